@@ -1,0 +1,45 @@
+# Two commands do everything: `make demo` runs the main job, `make test` passes the tests.
+# Both need Python >= 3.11 with venv, make and pip, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check lock clean
+
+# Any argument goes on: make demo ARGS=--once
+demo: $(VENV)/installed
+	$(BIN)/autofill demo $(ARGS)
+
+test: check
+	$(BIN)/python -m pytest -n auto $(ARGS)
+
+# What must hold before a test runs: style, types, layers, and that Dagster can load its definitions.
+check: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy cell_engine autofill_defs
+	$(BIN)/lint-imports
+	$(BIN)/python -m pip check
+	$(BIN)/dg check yaml
+	$(BIN)/dg check defs
+	$(BIN)/dagster definitions validate -w workspace.yaml
+
+# The lock is installed with its hashes; the project itself in a step of its own, with the locked build backend.
+$(VENV)/installed: requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+# How the locks are made (needs uv): hashed, for every platform, without a host's name.
+lock:
+	uv pip compile $(UV) --extra dev pyproject.toml -o requirements.lock
+	sed -E 's/#.*//; s/\[[^]]*\]//' requirements.lock | grep -oE '^[A-Za-z0-9_.-]+==[^ ;]+' > .full-lock
+	uv pip compile $(UV) -c .full-lock pyproject.toml -o requirements-worker.lock
+	rm .full-lock
+UV := --quiet --universal --python-version 3.11 --no-strip-extras --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --no-header --no-annotate
+
+clean:
+	-$(BIN)/autofill stop
+	rm -rf $(VENV) .autofill
