@@ -1,0 +1,315 @@
+"""A collection's YAML to a CompiledSpec, or to every problem in it at once, each with its file and line.
+
+Three passes, none of which stops at a mistake: each value on its own (cell_engine.specs.spec), each column against
+the names in the file (dependencies, prompts), then the DAG.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from cell_engine.errors import Problem, SpecError
+from cell_engine.specs import prompt, yaml_lines
+from cell_engine.specs.compiled import CompiledSpec, SpecColumn, SpecDependency
+from cell_engine.specs.explain import explain, suggest
+from cell_engine.specs.settings_models import SETTINGS_MODELS, KindSettings
+from cell_engine.specs.spec import CollectionModel, ColumnModel, DependencyModel
+from cell_engine.specs.text import shorten
+from cell_engine.specs.types import ColumnType, ValueType
+
+__all__ = ["CompiledSpec", "SpecColumn", "SpecDependency", "compile_file", "compile_text"]
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+_COMPUTED_ONLY = ("deps", "mode", "timeout", "attempts")
+_DEFAULT_ATTEMPTS = 4
+
+
+def compile_file(path: Path | str) -> CompiledSpec:
+    """Compiles the YAML file at `path` (UTF-8). Raises SpecError with all problems, the unreadable file's too."""
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        raise SpecError([Problem(str(path), 1, f"cannot be read: {error.strerror}")]) from None
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        message = f"the byte 0x{raw[error.start]:02x} is not UTF-8: save the file as UTF-8"
+        raise SpecError([Problem(str(path), line, message)]) from None
+    return compile_text(text, str(path))
+
+
+def compile_text(text: str, file: str = "<text>") -> CompiledSpec:
+    """Compiles YAML text; `file` is what problems call it. Raises SpecError with all problems."""
+    return _Compiler(yaml_lines.read(text, file)).compile()
+
+
+@dataclass
+class _Draft:
+    """A column on its way: as written, and what of it proved valid so far."""
+
+    path: yaml_lines.Path
+    raw: dict[str, Any]
+    model: ColumnModel | None = None
+    settings: KindSettings | None = None
+    deps: dict[str, bool] = field(default_factory=dict)
+    """By the name of each column read: whether it is optional."""
+
+    @property
+    def name(self) -> str | None:
+        name = self.raw.get("name")
+        return name if isinstance(name, str) else None
+
+    @property
+    def subject(self) -> str:
+        """How problems in this column begin."""
+        return f"column {shorten(self.name)}: " if self.name else "column: "
+
+    @property
+    def key(self) -> str | None:
+        key = self.raw.get("id")
+        return key if isinstance(key, str) else self.name
+
+    @property
+    def kind(self) -> str | None:
+        """The kind, if it is a known one."""
+        kind = self.raw.get("kind")
+        return kind if isinstance(kind, str) and kind in SETTINGS_MODELS else None
+
+
+class _Compiler:
+    def __init__(self, document: yaml_lines.Document) -> None:
+        self.document = document
+        self.problems = list(document.problems)
+        self.drafts: list[_Draft] = []
+        self.by_name: dict[str, _Draft] = {}
+
+    def compile(self) -> CompiledSpec:
+        collection = self._collection()
+        for draft in self.drafts:
+            self._values(draft)
+        self._names()
+        for draft in self.drafts:
+            self._references(draft)
+        self._cycles()
+        if self.problems or collection is None:
+            raise SpecError(sorted(set(self.problems)))
+        keys = {name: str(draft.key) for name, draft in self.by_name.items()}
+        return CompiledSpec(
+            namespace=collection.namespace,
+            name=collection.name,
+            cap=collection.cap,
+            columns=tuple(_finish(draft, keys) for draft in self.drafts),
+        )
+
+    # Each value on its own.
+
+    def _collection(self) -> CollectionModel | None:
+        data = self.document.data
+        if not isinstance(data, dict):
+            what = "the file is empty" if data is None else "the file is not a mapping"
+            self._problem((), f"{what}: it needs namespace, name and columns")
+            return None
+        columns = data.get("columns")
+        if isinstance(columns, list):
+            rows = enumerate(columns)
+            self.drafts = [_Draft(("columns", index), raw) for index, raw in rows if isinstance(raw, dict)]
+        return self._validate(CollectionModel, data, (), "", CollectionModel.model_fields)
+
+    def _values(self, draft: _Draft) -> None:
+        subject = draft.subject
+        own = {key: value for key, value in draft.raw.items() if key not in SETTINGS_MODELS}
+        known = [*ColumnModel.model_fields, *SETTINGS_MODELS]
+        draft.model = self._validate(ColumnModel, own, draft.path, subject, known)
+        if draft.raw.get("type") in get_args(ValueType):
+            self._check_type(draft)
+        kind = draft.raw.get("kind")
+        if kind is None:
+            self._check_input(draft)
+            return
+        if isinstance(kind, str) and not draft.kind:
+            known_kinds = suggest(kind, SETTINGS_MODELS) or f"; known kinds: {', '.join(SETTINGS_MODELS)}"
+            self._problem((*draft.path, "kind"), f"{subject}unknown kind {shorten(kind)}{known_kinds}")
+        for other in SETTINGS_MODELS:
+            if draft.kind and other != draft.kind and other in draft.raw:
+                self._problem((*draft.path, other), f"{subject}settings of kind {other} on a column of kind {kind}")
+        if draft.kind:
+            model = SETTINGS_MODELS[draft.kind]
+            block = draft.raw.get(draft.kind)
+            path = (*draft.path, draft.kind)
+            if isinstance(block, dict):
+                draft.settings = self._validate(model, block, path, f"{subject}{kind}: ", model.model_fields)
+            else:
+                needed = ", ".join(name for name, info in model.model_fields.items() if info.is_required())
+                self._problem(path, f"{subject}kind {kind} needs its settings under {kind!r}: {needed}")
+
+    def _check_input(self, draft: _Draft) -> None:
+        for key in _COMPUTED_ONLY:
+            if draft.raw.get(key) is not None:
+                self._problem((*draft.path, key), f"{draft.subject}an input column (one without kind) takes no {key!r}")
+        for kind in SETTINGS_MODELS:
+            if kind in draft.raw:
+                self._problem(
+                    (*draft.path, kind), f"{draft.subject}settings of kind {kind} but no kind: add 'kind: {kind}'"
+                )
+
+    def _check_type(self, draft: _Draft) -> None:
+        """Whether choices and items are there for the types that have them, and for no other."""
+        name, items, choices = (draft.raw.get(key) for key in ("type", "items", "choices"))
+        takes_choices = "choice" in (name, items)
+        if items is not None and name != "list":
+            self._problem((*draft.path, "items"), f"{draft.subject}only a list has items, not type {name}")
+        elif takes_choices and choices is None:
+            self._problem((*draft.path, "type"), f"{draft.subject}type choice needs its choices: [...]")
+        elif choices is not None and not takes_choices:
+            self._problem((*draft.path, "choices"), f"{draft.subject}choices need type choice, not {name}")
+
+    def _validate(
+        self, model: type[_Model], data: Any, path: yaml_lines.Path, subject: str, known: Iterable[str]
+    ) -> _Model | None:
+        try:
+            return model.model_validate(data)
+        except ValidationError as invalid:
+            for error in invalid.errors(include_url=False):
+                nested = error["loc"][:1] == ("deps",)
+                message = explain(error, DependencyModel.model_fields if nested else known)
+                self._problem((*path, *error["loc"]), subject + message)
+            return None
+
+    # Each column against the names in the file.
+
+    def _names(self) -> None:
+        names: dict[str, _Draft] = {}
+        keys: dict[str, _Draft] = {}
+        for draft in self.drafts:
+            if draft.name is None or draft.key is None:
+                continue
+            self.by_name.setdefault(draft.name, draft)
+            twin = names.setdefault(draft.name.casefold(), draft)
+            if twin is not draft:
+                self._clash("name", draft, draft.name, twin, twin.name)
+            twin = keys.setdefault(draft.key.casefold(), draft)
+            # Where both ids are only the names, the names have clashed already.
+            if twin is not draft and ("id" in draft.raw or "id" in twin.raw):
+                self._clash("id", draft, draft.key, twin, twin.key)
+
+    def _clash(self, what: str, draft: _Draft, word: str, twin: _Draft, other: str | None) -> None:
+        first = self.document.line((*twin.path, what))
+        if word == other:
+            message = f"the column {what} {shorten(word)} is taken already, in line {first}"
+        else:
+            message = f"the column {what} {shorten(word)} differs only by case from {shorten(other)} in line {first}"
+        self._problem((*draft.path, what), message)
+
+    def _references(self, draft: _Draft) -> None:
+        # From the raw values: a mistake elsewhere in the column hides no wrong name.
+        if not draft.kind:
+            return
+        subject = draft.subject
+        before = len(self.problems)
+        declared = draft.raw.get("deps")
+        for index, dep in enumerate(declared if isinstance(declared, list) else ()):
+            name = dep.get("column") if isinstance(dep, dict) else dep
+            line = self.document.line((*draft.path, "deps", index))
+            if not isinstance(name, str):
+                continue
+            if name in draft.deps:
+                self._problem_at(line, f"{subject}the dependency {name!r} is given twice")
+            elif self._readable(draft, name, line):
+                draft.deps[name] = isinstance(dep, dict) and dep.get("optional") is True
+        for name, line in self._prompt_references(draft, draft.kind):
+            if not self._readable(draft, name, line) or name in draft.deps:
+                continue
+            if declared is None:
+                draft.deps[name] = False
+            elif isinstance(declared, list):
+                message = f"the prompt refers to {{{{{name}}}}}, which is not among the deps: add it there"
+                self._problem_at(line, subject + message)
+        if draft.model and draft.settings and not draft.deps and len(self.problems) == before:
+            self._problem(draft.path, f"{subject}it reads no column: name those it needs in deps")
+
+    def _prompt_references(self, draft: _Draft, kind: str) -> Iterator[tuple[str, int]]:
+        """The names that the prompts of `draft` refer to, each once, with the line of the first."""
+        fields = SETTINGS_MODELS[kind].prompt_fields
+        settings = draft.settings.model_dump() if draft.settings else draft.raw.get(kind)
+        if not fields or not isinstance(settings, dict):
+            return
+        for setting, text in settings.items():
+            if not isinstance(text, str):
+                continue
+            names = prompt.references(text)
+            lines = self.document.lines_within((*draft.path, kind, setting), prompt.REFERENCE, len(names))
+            first_lines = dict(zip(reversed(names), reversed(lines), strict=True))
+            for name in dict.fromkeys(names):
+                if setting in fields:
+                    yield name, first_lines[name]
+                elif name in self.by_name:
+                    message = f"{setting} is the same for every row: refer to {{{{{name}}}}} in {' or '.join(fields)}"
+                    self._problem_at(first_lines[name], draft.subject + message)
+
+    def _readable(self, draft: _Draft, name: str, line: int) -> bool:
+        """Whether `name` is another column of the file; a problem in `line` if not."""
+        if name == draft.name:
+            self._problem_at(line, f"{draft.subject}it reads itself")
+        elif name not in self.by_name:
+            self._problem_at(line, f"{draft.subject}there is no column {shorten(name)}{suggest(name, self.by_name)}")
+        return name != draft.name and name in self.by_name
+
+    # The DAG.
+
+    def _cycles(self) -> None:
+        graph = {name: set(draft.deps) for name, draft in self.by_name.items()}
+        places = {name: place for place, name in enumerate(graph)}
+        while True:
+            try:
+                TopologicalSorter(graph).prepare()
+            except CycleError as error:
+                cycle: list[str] = error.args[1][1:]  # each feeds the next, the last one the first
+            else:
+                return
+            start = cycle.index(min(cycle, key=places.__getitem__))
+            cycle = cycle[start:] + cycle[:start]
+            path = " → ".join([*cycle, cycle[0]])
+            draft = self.by_name[cycle[0]]
+            where = (*draft.path, "deps" if "deps" in draft.raw else str(draft.kind))
+            self._problem(where, f"the columns form a cycle: {path} (each is read by the next)")
+            # Look for further cycles without this one's columns.
+            graph = {name: deps - set(cycle) for name, deps in graph.items() if name not in cycle}
+
+    def _problem(self, path: yaml_lines.Path, message: str) -> None:
+        self._problem_at(self.document.line(path), message)
+
+    def _problem_at(self, line: int, message: str) -> None:
+        self.problems.append(Problem(self.document.file, line, message))
+
+
+def _finish(draft: _Draft, keys: dict[str, str]) -> SpecColumn:
+    """The column of a draft that has no problem. `keys` by column name."""
+    assert draft.model is not None
+    model, settings = draft.model, draft.settings
+    items = "text" if model.type == "list" and model.items is None else model.items
+    column_type = ColumnType(model.type, tuple(model.choices or ()), items)
+    if settings is None:
+        return SpecColumn(keys[model.name], model.name, column_type, None, "never", (), 0.0, 0, {})
+    normalized = settings.model_dump(mode="json", exclude_none=True)
+    for setting in settings.prompt_fields:
+        if setting in normalized:
+            normalized[setting] = prompt.split(normalized[setting], keys)
+    deps = (SpecDependency(keys[name], optional) for name, optional in draft.deps.items())
+    return SpecColumn(
+        key=keys[model.name],
+        name=model.name,
+        type=column_type,
+        kind=model.kind,
+        mode=model.mode or "on_change",
+        deps=tuple(sorted(deps, key=attrgetter("column"))),
+        timeout=settings.default_timeout if model.timeout is None else model.timeout,
+        attempts=model.attempts or _DEFAULT_ATTEMPTS,
+        settings=normalized,
+    )

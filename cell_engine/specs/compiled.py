@@ -1,0 +1,124 @@
+"""What a spec compiles to: columns by their stable keys, normalized and hashed. Numeric ids come with `bind`."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+
+from cell_engine.specs import prompt
+from cell_engine.specs.settings_models import SETTINGS_MODELS
+from cell_engine.specs.text import Json
+from cell_engine.specs.types import ColumnType
+from cell_engine.specs.version import Column, Dependency, Mode
+
+
+@dataclass(frozen=True)
+class SpecDependency:
+    """A column that is read, by key."""
+
+    column: str
+    optional: bool
+
+
+@dataclass(frozen=True)
+class SpecColumn:
+    """A column as compiled; see Column for the fields. `deps` are sorted by key: their order in the file says nothing.
+
+    An input column has mode `never`, no timeout and no attempts (0): nothing computes it.
+    """
+
+    key: str
+    name: str
+    type: ColumnType
+    kind: str | None
+    mode: Mode
+    deps: tuple[SpecDependency, ...]
+    timeout: float
+    attempts: int
+    settings: Mapping[str, Json]
+
+    @cached_property
+    def definition(self) -> dict[str, Json]:
+        """What determines the answer, given the inputs."""
+        return {
+            "type": self.type.to_json(),
+            "kind": self.kind,
+            "deps": [{"column": dep.column, "optional": dep.optional} for dep in self.deps],
+            "settings": dict(self.settings),
+        }
+
+    @cached_property
+    def hash(self) -> bytes:
+        return _hash(self.definition)
+
+    @cached_property
+    def normalized(self) -> dict[str, Json]:
+        return self.definition | {
+            "key": self.key,
+            "name": self.name,
+            "mode": self.mode,
+            "timeout": self.timeout,
+            "attempts": self.attempts,
+        }
+
+
+@dataclass(frozen=True)
+class CompiledSpec:
+    """A collection's spec without mistakes. `cap` bounds the calls in flight; None leaves that to the caps around it.
+
+    `hash` (16 bytes) covers all of `normalized`, names and order of columns included: equal hashes are one version.
+    """
+
+    namespace: str
+    name: str
+    cap: int | None
+    columns: tuple[SpecColumn, ...]
+
+    @cached_property
+    def normalized(self) -> dict[str, Json]:
+        return {
+            "namespace": self.namespace,
+            "name": self.name,
+            "cap": self.cap,
+            "columns": [column.normalized for column in self.columns],
+        }
+
+    @cached_property
+    def hash(self) -> bytes:
+        return _hash(self.normalized)
+
+    def bind(self, ids: Mapping[str, int]) -> tuple[Column, ...]:
+        """The columns with the numeric ids that `ids` gives to their keys. Raises KeyError for a key it lacks."""
+        return tuple(
+            Column(
+                id=ids[column.key],
+                key=column.key,
+                name=column.name,
+                type=column.type,
+                kind=column.kind,
+                mode=column.mode,
+                deps=tuple(Dependency(ids[dep.column], dep.optional) for dep in column.deps),
+                timeout=column.timeout,
+                attempts=column.attempts,
+                settings=_bind_settings(column, ids),
+                hash=column.hash,
+            )
+            for column in self.columns
+        )
+
+
+def _bind_settings(column: SpecColumn, ids: Mapping[str, int]) -> dict[str, Json]:
+    settings = dict(column.settings)
+    if column.kind is not None:
+        for field in SETTINGS_MODELS[column.kind].prompt_fields:
+            parts = settings.get(field)
+            if isinstance(parts, list):
+                settings[field] = prompt.bind(parts, ids)
+    return settings
+
+
+def _hash(definition: dict[str, Json]) -> bytes:
+    # Stored, and part of every cell's fingerprint: another way to write it down would recompute every cell.
+    canonical = json.dumps(definition, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return blake2b(canonical.encode("ascii"), digest_size=16).digest()

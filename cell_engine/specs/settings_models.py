@@ -1,0 +1,61 @@
+"""The settings each kind takes in the YAML, under the kind's own name. Pure, so that specs never import kinds."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from cell_engine.specs.text import shorten
+
+
+def _check_text(text: str) -> str:
+    # Stripped, so that a block's last line break (`|` or `|-`) is no other definition.
+    stripped = text.strip()
+    if not stripped:
+        raise ValueError("must not be blank")
+    return stripped
+
+
+def _check_callable(name: str) -> str:
+    module, _, path = name.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), *path.split("."))):
+        raise ValueError(f"expected module:callable, such as package.module:function, got {shorten(name)}")
+    return name
+
+
+Text = Annotated[str, AfterValidator(_check_text)]
+
+
+class KindSettings(BaseModel):
+    """Base of all kinds' settings: strict, nothing unknown. A setting left out and one that is null are the same."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    default_timeout: ClassVar[float] = 30.0
+    """Seconds for one call, where the column gives none."""
+
+    prompt_fields: ClassVar[tuple[str, ...]] = ()
+    """Texts in which `{{column}}` stands for a cell. Compiled to parts, see cell_engine.specs.prompt."""
+
+
+class LlmSettings(KindSettings):
+    """A call of a language model: the prompt becomes the user message."""
+
+    default_timeout = 120.0
+    prompt_fields = ("prompt",)
+
+    model: Text
+    prompt: Text
+    system: Text | None = None
+    temperature: float | None = Field(None, ge=0, le=2)
+    max_tokens: int | None = Field(None, ge=1, le=2**31 - 1)
+    seed: int | None = Field(None, ge=-(2**63), le=2**63 - 1)
+
+
+class FunctionSettings(KindSettings):
+    """A call of a Python function, named `module:callable`."""
+
+    name: Annotated[str, AfterValidator(_check_callable)]
+
+
+SETTINGS_MODELS: dict[str, type[KindSettings]] = {"llm": LlmSettings, "function": FunctionSettings}
+"""By kind. A kind from elsewhere adds its model before specs that use it are compiled."""

@@ -1,0 +1,77 @@
+"""The YAML of a collection as pydantic models: what may stand where, each value on its own.
+
+What needs more than one value (names, dependencies, the DAG, a kind's settings) is checked by
+cell_engine.specs.compile.
+"""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from cell_engine.specs.text import shorten
+from cell_engine.specs.types import ItemType, ValueType
+from cell_engine.specs.version import Mode
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+
+
+def _check_name(name: str) -> str:
+    # What a PostgreSQL identifier, a Dagster asset key and a Python keyword argument can all be, unquoted.
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{shorten(name)} is no name: a letter, then letters, digits and underscores, 63 at most")
+    return name
+
+
+def _check_choices(choices: list[str]) -> list[str]:
+    seen: dict[str, str] = {}
+    for choice in choices:
+        if not choice or choice != choice.strip():
+            raise ValueError(f"the choice {shorten(choice)} is empty or has spaces around it")
+        folded = choice.casefold()
+        if folded in seen:
+            raise ValueError(f"the choices {shorten(seen[folded])} and {shorten(choice)} differ at most by case")
+        seen[folded] = choice
+    return choices
+
+
+def _name_as_dependency(value: Any) -> Any:
+    return {"column": value} if isinstance(value, str) else value
+
+
+Name = Annotated[str, AfterValidator(_check_name)]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class DependencyModel(Strict):
+    """A column that is read, by name. In the YAML a bare name is one that is required."""
+
+    column: str
+    optional: bool = False
+
+
+class ColumnModel(Strict):
+    """One column. Without `kind` it is an input. A kind's settings stand beside these keys, under the kind's name."""
+
+    id: Name | None = None
+    name: Name
+    type: ValueType
+    choices: Annotated[list[str], Field(min_length=1), AfterValidator(_check_choices)] | None = None
+    items: ItemType | None = None
+    kind: str | None = None
+    deps: list[Annotated[DependencyModel, BeforeValidator(_name_as_dependency)]] | None = None
+    mode: Mode | None = None
+    timeout: float | None = Field(None, gt=0, le=86_400)
+    attempts: int | None = Field(None, ge=1, le=100)
+
+
+class CollectionModel(Strict):
+    """A collection. Its columns are validated one by one, as ColumnModel, so that one mistake hides no other."""
+
+    namespace: Name
+    name: Name
+    cap: int | None = Field(None, ge=1, le=2**31 - 1)
+    columns: list[dict[str, Any]] = Field(min_length=1)

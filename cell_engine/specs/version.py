@@ -1,0 +1,134 @@
+"""A collection's columns as everything behind the compiler sees them: immutable, ids resolved, the DAG in order.
+
+A column's numeric `id` is the database's and survives renames, as does its `key`; `name` is for people.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from graphlib import TopologicalSorter
+from typing import Any, Literal
+
+from cell_engine.specs.text import Json
+from cell_engine.specs.types import ColumnType
+
+Mode = Literal["on_change", "cron", "never"]
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """A column that is read, by id. A row is not computed while a dependency that is not `optional` is missing."""
+
+    column: int
+    optional: bool
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a version.
+
+    `kind` is None for an input. `timeout` is seconds for one call, `attempts` the calls made before a transient
+    failure stays. `settings` are the kind's own, normalized. `hash` (16 bytes) covers the definition: type, kind,
+    dependencies by key and settings, and nothing that leaves the answer alone (name, mode, timeout, attempts).
+    """
+
+    id: int
+    key: str
+    name: str
+    type: ColumnType
+    kind: str | None
+    mode: Mode
+    deps: tuple[Dependency, ...]
+    timeout: float
+    attempts: int
+    settings: Mapping[str, Json] = field(hash=False)
+    hash: bytes
+
+    @property
+    def job_type(self) -> str:
+        """The pool of workers that computes this column: its kind. Raises ValueError for an input column."""
+        if self.kind is None:
+            raise ValueError(f"column {self.name!r} is an input: nothing computes it")
+        return self.kind
+
+    def to_json(self) -> dict[str, Json]:
+        """The column as JSON, all of it; `from_json` reads it back."""
+        return {
+            "id": self.id,
+            "key": self.key,
+            "name": self.name,
+            "type": self.type.to_json(),
+            "kind": self.kind,
+            "mode": self.mode,
+            "deps": [{"column": dep.column, "optional": dep.optional} for dep in self.deps],
+            "timeout": self.timeout,
+            "attempts": self.attempts,
+            "settings": dict(self.settings),
+            "hash": self.hash.hex(),
+        }
+
+    @classmethod
+    def from_json(cls, definition: Mapping[str, Any]) -> "Column":
+        return cls(
+            id=definition["id"],
+            key=definition["key"],
+            name=definition["name"],
+            type=ColumnType.from_json(definition["type"]),
+            kind=definition["kind"],
+            mode=definition["mode"],
+            deps=tuple(Dependency(dep["column"], dep["optional"]) for dep in definition["deps"]),
+            timeout=float(definition["timeout"]),
+            attempts=definition["attempts"],
+            settings=definition["settings"],
+            hash=bytes.fromhex(definition["hash"]),
+        )
+
+
+@dataclass(frozen=True)
+class Version:
+    """An immutable, numbered compile of a collection's schema. What follows from the columns is worked out once.
+
+    Its dependencies form a DAG (the compiler refused everything else); a cycle raises graphlib.CycleError.
+    """
+
+    collection_id: int
+    number: int
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def by_id(self) -> dict[int, Column]:
+        return {column.id: column for column in self.columns}
+
+    @cached_property
+    def by_name(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
+
+    @cached_property
+    def input_columns(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.columns if column.kind is None)
+
+    @cached_property
+    def computed(self) -> tuple[Column, ...]:
+        """The computed columns, each after all it reads; those of equal depth in the order of the file."""
+        place = {column.id: place for place, column in enumerate(self.columns)}
+        sorter = TopologicalSorter({column.id: [dep.column for dep in column.deps] for column in self.columns})
+        sorter.prepare()
+        order: list[Column] = []
+        while sorter.is_active():
+            ready = sorted(sorter.get_ready(), key=place.__getitem__)
+            order += (self.by_id[column] for column in ready if self.by_id[column].kind is not None)
+            sorter.done(*ready)
+        return tuple(order)
+
+    def dependents(self, column_id: int) -> tuple[int, ...]:
+        """The ids of all columns that read this one, directly or not, in the order of `computed`."""
+        return self._dependents[column_id]
+
+    @cached_property
+    def _dependents(self) -> dict[int, tuple[int, ...]]:
+        reached: dict[int, set[int]] = {column.id: set() for column in self.columns}
+        for column in reversed(self.computed):
+            for dep in column.deps:
+                reached[dep.column] |= {column.id} | reached[column.id]
+        order = [column.id for column in self.computed]
+        return {source: tuple(target for target in order if target in found) for source, found in reached.items()}
