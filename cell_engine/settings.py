@@ -1,0 +1,69 @@
+"""Settings of a process, read from the environment (`AUTOFILL_HOME`, `AUTOFILL_DATABASE_URL`).
+
+Nothing here starts anything: `cell_engine.embedded.database_url` turns settings into a database to talk to.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from cell_engine.errors import BadValueError
+
+PROJECT_NAME = "collection-autofill"
+ENV_PREFIX = "AUTOFILL_"
+
+
+def default_home() -> Path:
+    """`.autofill` of the checkout this code runs from, else of the current folder."""
+    checkout = Path(__file__).resolve().parents[1]
+    try:
+        project = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError):
+        project = {}
+    is_ours = project.get("project", {}).get("name") == PROJECT_NAME
+    return (checkout if is_ours else Path.cwd()) / ".autofill"
+
+
+class Settings(BaseSettings):
+    """One process's settings. Empty environment variables count as unset."""
+
+    # Pydantic's errors quote the input by default, and a rejected URL may hold a password.
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, env_ignore_empty=True, hide_input_in_errors=True, frozen=True, extra="forbid"
+    )
+
+    home: Path = Field(
+        default_factory=default_home, description="Folder of everything this installation writes; absolute."
+    )
+    database_url: SecretStr | None = Field(
+        default=None, description="postgresql:// URL of your own server; unset means the embedded one under `home`."
+    )
+
+    @field_validator("home")
+    @classmethod
+    def _absolute(cls, home: Path) -> Path:
+        return home.expanduser().resolve()
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_postgresql_url(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None and not url.get_secret_value().startswith(("postgresql://", "postgres://")):
+            raise ValueError("must be a URL such as postgresql://user:password@host:5432/autofill")
+        return url
+
+
+def get_settings() -> Settings:
+    """Settings from the environment as it is now.
+
+    Raises:
+        BadValueError: names each variable that holds something unusable, never its value.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        lines = (f"{ENV_PREFIX}{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors())
+        raise BadValueError("Bad environment:\n" + "\n".join(lines)) from None
