@@ -1,0 +1,196 @@
+"""What is due in a row: all cascade logic, as a pure function over the compiled DAG.
+
+    visit: claim → plan → call what is due → finalize → plan again with the new values → … → nothing due → release
+
+A cell is due when it is not pinned (unless asked for by name), its required inputs are at rest and present, and either
+it is on-change and its stored fingerprint differs from that of its shown inputs under the current definition, or a
+demand covers it that is newer than its last real call. The test is always the stored fingerprint against the inputs
+shown now, never a parent's old value against its new one: so diamonds, cut-offs, overlapping sweeps and edits in any
+order come to the same end.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from cell_engine.specs.text import Json
+from cell_engine.specs.version import Column, Dependency, Version
+
+BLOCKED = "blocked"
+
+
+@dataclass(slots=True)
+class Cell:
+    """A cell as stored; one that has no tuple is a `Cell()`. Numbers are signals."""
+
+    user_set: bool = False
+    user_value: Json = None
+    ai_value: Json = None
+    fingerprint: bytes | None = None
+    called: int = 0
+    demanded: int = 0
+    change: int = 0
+    read_change: int = 0
+    error_class: str | None = None
+
+
+_NO_CELL = Cell()
+
+
+@dataclass(slots=True)
+class Row:
+    """A row's loaded inputs by column id (an absent key is a missing value) and the cells it has."""
+
+    inputs: Mapping[int, Json]
+    change: int = 0
+    cells: dict[int, Cell] = field(default_factory=dict)
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A column asked for by name: by which dispatch, with what signal, and whether a fresh answer is computed again."""
+
+    signal: int
+    force: bool
+    dispatch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a dependent sees of a column: `value` when `state` is "value", else "missing" or "error"."""
+
+    state: str
+    value: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A call to make: what it reads, and the numbers that are stored with its answer."""
+
+    column: Column
+    inputs: Mapping[int, Json]
+    fingerprint: bytes
+    read_change: int
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A cell that cannot be computed, at rest: `reason` says which input is missing. `demanded` is the signal of a
+    forced demand that counts when the input comes, else 0."""
+
+    column: Column
+    reason: str
+    fingerprint: bytes
+    read_change: int
+    demanded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """A cell found current again without a call: its numbers are refreshed so that nothing shows it outdated."""
+
+    column: Column
+    read_change: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    due: tuple[Due, ...] = ()
+    blocked: tuple[Blocked, ...] = ()
+    current: tuple[Current, ...] = ()
+
+
+def fingerprint(column: Column, shown: Collection[Shown]) -> bytes:
+    """16 bytes over the column's definition and its shown inputs, in the order of its dependencies.
+
+    Equal inputs under an equal definition have equal fingerprints, in any row and any collection.
+    """
+    digest = blake2b(column.hash, digest_size=16)
+    for one in shown:
+        text = "" if one.state != "value" else json.dumps(one.value, sort_keys=True, separators=(",", ":"))
+        digest.update(f"{one.state}:{len(text)}:".encode())
+        digest.update(text.encode())
+    return digest.digest()
+
+
+def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Collection[int] = ()) -> Plan:
+    """The calls that are due now, the cells that are blocked, and those found current again.
+
+    `asked` is the row's explicit demand by column id. `unsettled` are columns whose answer is on its way (in flight,
+    or to be tried again): they are not due, and what reads them waits. One pass in dependency order: O(columns + deps).
+    """
+    if row.deleted:
+        return Plan()
+    due: list[Due] = []
+    blocked: list[Blocked] = []
+    current: list[Current] = []
+    # columns whose shown value may still change in this visit: a pinned one stays, whatever is computed underneath
+    moving = {id for id in unsettled if not (row.cells.get(id) or _NO_CELL).user_set}
+    stuck: set[int] = set()  # columns found blocked in this very pass
+    for column in version.computed:
+        if column.id in unsettled:
+            continue
+        cell = row.cells.get(column.id) or _NO_CELL
+        request = asked.get(column.id)
+        wanted = request is not None and request.signal > cell.called
+        automatic = column.mode == "on_change" and not cell.user_set
+        if any(dep.column in moving for dep in column.deps):
+            if automatic or (wanted and not cell.user_set):
+                moving.add(column.id)
+            continue
+        if not (automatic or wanted or cell.demanded > cell.called):
+            continue
+        shown = [_shown(row, version.by_id[dep.column], stuck) for dep in column.deps]
+        mark = fingerprint(column, shown)
+        stale = cell.fingerprint != mark
+        read_change = max((_change(row, dep) for dep in column.deps), default=0)
+        lacking = _lacking(column, shown, version)
+        if lacking:
+            stuck.add(column.id)
+            if wanted or (automatic and stale):
+                demanded = request.signal if request is not None and wanted and request.force else 0
+                blocked.append(Blocked(column, lacking, mark, read_change, demanded))
+            continue
+        needed = (
+            (automatic and stale)
+            or (wanted and request is not None and (request.force or stale or cell.error_class is not None))
+            or cell.demanded > cell.called
+        )
+        if needed:
+            inputs = {dep.column: one.value for dep, one in zip(column.deps, shown, strict=True)}
+            due.append(Due(column, inputs, mark, read_change))
+            if not cell.user_set:
+                moving.add(column.id)
+        elif not stale and cell.read_change < read_change:
+            current.append(Current(column, read_change))
+    return Plan(tuple(due), tuple(blocked), tuple(current))
+
+
+def _shown(row: Row, column: Column, stuck: Collection[int]) -> Shown:
+    """A person's value is what is shown, even a blank one; it hides whatever lies above it."""
+    cell = row.cells.get(column.id)
+    if cell is not None and cell.user_set:
+        value = cell.user_value
+    elif column.kind is None:
+        value = row.inputs.get(column.id)
+    elif column.id in stuck or (cell is not None and cell.error_class is not None):
+        return Shown("error")
+    else:
+        value = cell.ai_value if cell is not None else None
+    return Shown("missing") if value is None else Shown("value", value)
+
+
+def _change(row: Row, dep: Dependency) -> int:
+    cell = row.cells.get(dep.column)
+    return max(row.change, cell.change if cell is not None else 0)
+
+
+def _lacking(column: Column, shown: Collection[Shown], version: Version) -> str:
+    """The first required input that is at rest without a value, said for people; empty when none is."""
+    for dep, one in zip(column.deps, shown, strict=True):
+        if not dep.optional and one.state != "value":
+            name = version.by_id[dep.column].name
+            return f"required input {name!r} is {'missing' if one.state == 'missing' else 'in error or blocked'}"
+    return ""

@@ -1,0 +1,116 @@
+"""Batches: rows that arrived together, with all of their rows or not at all."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cell_engine.specs.text import Json
+from cell_engine.store.database import Connection, run, statement
+from cell_engine.store.demands import RangeScope, dispatch_in_transaction
+from cell_engine.store.results import end_dispatches
+
+REJECTED_KEPT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A contiguous range of row ids; empty when last_row < first_row. `rejected`: (line, reason), the first 1,000."""
+
+    id: int
+    key: str
+    source: str
+    first_row: int
+    last_row: int
+    rejected: tuple[tuple[int, str], ...]
+    rejected_rows: int
+    loaded_at: datetime
+
+    @property
+    def rows(self) -> int:
+        return self.last_row - self.first_row + 1
+
+
+def find_batches(connection: Connection, collection_id: int, keys: Sequence[str]) -> list[Batch]:
+    """Those of the keys that are loaded, in arrival order."""
+    return [_batch(one) for one in run(connection, "batch_find", collection_id=collection_id, keys=list(keys))]
+
+
+def list_batches(connection: Connection, collection_id: int, *, after: int = 0, limit: int = 1000) -> list[Batch]:
+    """A page in arrival order, of batches with an id above `after`."""
+    return [_batch(one) for one in run(connection, "batch_list", collection_id=collection_id, after=after, limit=limit)]
+
+
+def add_batch(
+    connection: Connection,
+    collection_id: int,
+    key: str,
+    rows: Sequence[Mapping[int, Json]],
+    *,
+    source: str,
+    actor: str,
+    rejected: Sequence[tuple[int, str]] = (),
+    demand: bool = True,
+) -> tuple[Batch, bool]:
+    """Add `rows` (column id → accepted value; None or absent is missing) as one batch; returns it, and if it is new.
+
+    With `demand`, what the rows make due is dispatched in the same transaction. A known key changes nothing:
+    the same content twice is the same batch, also when two loaders race.
+    """
+    known = find_batches(connection, collection_id, [key])
+    if known:
+        return known[0], False
+    # A transaction of its own: the collection's lock is not held while rows stream in, and a gap hurts nobody.
+    range_ = run(connection, "batch_reserve", collection_id=collection_id, rows=len(rows)).fetchone()
+    assert range_ is not None
+    dispatch_id: int | None = None
+    with connection.transaction():
+        added = run(
+            connection,
+            "batch_insert",
+            collection_id=collection_id,
+            batch_id=range_.batch_id,
+            key=key,
+            source=source,
+            first_row=range_.first_row,
+            last_row=range_.first_row + len(rows) - 1,
+            rejected=json.dumps(list(rejected[:REJECTED_KEPT])),
+            rejected_rows=len(rejected),
+            actor=actor,
+        ).fetchone()
+        if added is not None:
+            _copy(connection, collection_id, range_.batch_id, range_.first_row, rows)
+            if demand and rows:
+                dispatch_id, _ = dispatch_in_transaction(
+                    connection,
+                    collection_id,
+                    RangeScope(((range_.first_row, range_.first_row + len(rows) - 1),)),
+                    reason="load",
+                    actor=actor,
+                )
+    if dispatch_id is not None:
+        end_dispatches(connection, [dispatch_id])
+    return find_batches(connection, collection_id, [key])[0], added is not None
+
+
+def _copy(
+    connection: Connection, collection_id: int, batch_id: int, first_row: int, rows: Sequence[Mapping[int, Json]]
+) -> None:
+    with connection.cursor() as cursor, cursor.copy(statement("rows_copy")) as copy:
+        for row_id, row in enumerate(rows, first_row):
+            inputs = {column: value for column, value in row.items() if value is not None}
+            copy.write_row((collection_id, row_id, batch_id, json.dumps(inputs, ensure_ascii=False)))
+
+
+def _batch(one: Any) -> Batch:
+    return Batch(
+        one.id,
+        one.key,
+        one.source,
+        one.first_row,
+        one.last_row,
+        tuple((line, reason) for line, reason in one.rejected),
+        one.rejected_rows,
+        one.loaded_at,
+    )

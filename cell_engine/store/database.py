@@ -1,0 +1,40 @@
+"""Connections, and the statements of `dbt_like_sql/statements`, one file each."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg.rows import namedtuple_row
+
+SQL = Path(__file__).parents[2] / "dbt_like_sql"
+
+# Rows are named tuples whose fields are the statement's columns; SQL's types are not mypy's to check.
+Connection: TypeAlias = psycopg.Connection[Any]
+Cursor: TypeAlias = psycopg.Cursor[Any]
+
+
+def connect(url: str, *, application: str, statement_timeout: float = 0) -> Connection:
+    """An autocommit connection; transactions are opened where they are meant. `statement_timeout` is seconds, 0 = none.
+
+    Raises psycopg.OperationalError when the server cannot be reached.
+    """
+    return psycopg.connect(
+        url,
+        autocommit=True,
+        row_factory=namedtuple_row,
+        application_name=f"autofill {application}",
+        connect_timeout=10,
+        options=f"-c statement_timeout={round(statement_timeout * 1000)} -c idle_in_transaction_session_timeout=60000",
+    )
+
+
+@cache
+def statement(name: str) -> bytes:
+    """The text of one statement file. Raises FileNotFoundError for a name that has none."""
+    return (SQL / "statements" / f"{name}.sql").read_bytes()
+
+
+def run(connection: Connection, name: str, /, **parameters: Any) -> Cursor:
+    """Execute one statement file. Prepared from the first call on: each is sent many times or not at all."""
+    return connection.execute(statement(name), parameters or None)

@@ -1,0 +1,216 @@
+"""Everything that wants recomputation comes in here: one dispatch primitive for edits, loads and reprocesses.
+
+A few rows become work at once; many become a sweep, whose cost does not depend on how many.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cell_engine.errors import BadValueError, NotFoundError
+from cell_engine.specs.text import Json
+from cell_engine.specs.version import Version
+from cell_engine.store.collections import load_version
+from cell_engine.store.database import Connection, run
+from cell_engine.store.results import end_dispatches
+
+
+@dataclass(frozen=True, slots=True)
+class RowScope:
+    """A few rows, named: they go ahead of every sweep."""
+
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeScope:
+    """Contiguous ranges of row ids, both ends included: batches, or the whole collection."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+
+def dispatch(
+    connection: Connection,
+    collection_id: int,
+    scope: RowScope | RangeScope,
+    *,
+    columns: Sequence[int] = (),
+    force: bool = False,
+    reason: str,
+    actor: str,
+    key: str | None = None,
+) -> int:
+    """Ask for cells to be brought up to date; returns the dispatch's id.
+
+    `columns` are computed columns asked for by name; none means whatever is on-change and differs. Cells that are fresh
+    are left alone unless `force`. With a `key` that has been used, the dispatch it made is returned: asked twice, done
+    once. Raises NotFoundError for rows or columns that do not exist.
+    """
+    with connection.transaction():
+        if key is not None:
+            # Two askers with one key wait here, so that the second finds what the first made.
+            connection.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"autofill.dispatch {key}"])
+            known = run(connection, "dispatch_by_key", key=key).fetchone()
+            if known is not None:
+                return int(known.id)
+        dispatch_id, displaced = dispatch_in_transaction(
+            connection, collection_id, scope, columns=columns, force=force, reason=reason, actor=actor, key=key
+        )
+    end_dispatches(connection, [dispatch_id, *displaced])
+    return dispatch_id
+
+
+def dispatch_in_transaction(
+    connection: Connection,
+    collection_id: int,
+    scope: RowScope | RangeScope,
+    *,
+    columns: Sequence[int] = (),
+    force: bool = False,
+    reason: str,
+    actor: str,
+    key: str | None = None,
+) -> tuple[int, list[int]]:
+    """`dispatch` as a part of the caller's transaction; also returns dispatches to be looked at for their end after
+    it has committed."""
+    if isinstance(scope, RangeScope):
+        # The signals of sweeps are ordered by the collection's lock, and rows are those there under it.
+        run(connection, "collection_lock", collection_id=collection_id)
+        version = load_version(connection, collection_id)
+        _check_columns(version, columns)
+        rows = sum(last - first + 1 for first, last in scope.ranges)
+        dispatch_id, _ = _insert(connection, version, columns, force, reason, actor, key, rows)
+        run(
+            connection,
+            "sweep_insert",
+            dispatch_id=dispatch_id,
+            collection_id=collection_id,
+            job_type=_job_type(version, columns),
+            first_rows=[first for first, _ in scope.ranges],
+            last_rows=[last for _, last in scope.ranges],
+        )
+        return dispatch_id, []
+    version = load_version(connection, collection_id)
+    _check_columns(version, columns)
+    rows_ = _lock_rows(connection, collection_id, scope.rows)
+    dispatch_id, _ = _insert(connection, version, columns, force, reason, actor, key, len(rows_))
+    met = _lock_work(connection, collection_id, rows_)
+    displaced = _demand(connection, dispatch_id, rows_, met, _job_type(version, columns))
+    return dispatch_id, displaced
+
+
+def edit(connection: Connection, collection_id: int, row_id: int, values: Mapping[int, Json], *, actor: str) -> int:
+    """A person's values for cells of one row, by column id; None is a blank, which is a value too.
+
+    What depends on them is demanded in the same transaction (R6), as one signal; returns the dispatch's id. Raises
+    NotFoundError for a row or column that does not exist, BadValueError for a value that does not fit its type.
+    """
+    with connection.transaction():
+        version = load_version(connection, collection_id)
+        accepted = {column_id: _accept(version, column_id, value) for column_id, value in values.items()}
+        _lock_rows(connection, collection_id, (row_id,))
+        met = _lock_work(connection, collection_id, (row_id,))
+        dispatch_id, signal = _insert(connection, version, (), False, "edit", actor, None, 0)
+        run(
+            connection,
+            "edit_cells",
+            collection_id=collection_id,
+            row_id=row_id,
+            actor=actor,
+            signal=signal,
+            columns=list(accepted),
+            values=[None if value is None else json.dumps(value, ensure_ascii=False) for value in accepted.values()],
+        )
+        first = [dependent for column_id in accepted for dependent in version.dependents(column_id)]
+        displaced = _demand(connection, dispatch_id, (row_id,), met, _job_type(version, first))
+    end_dispatches(connection, [dispatch_id, *displaced])
+    return dispatch_id
+
+
+def _insert(
+    connection: Connection,
+    version: Version,
+    columns: Sequence[int],
+    force: bool,
+    reason: str,
+    actor: str,
+    key: str | None,
+    rows: int,
+) -> tuple[int, int]:
+    width = len(columns) or sum(column.mode == "on_change" for column in version.computed)
+    made = run(
+        connection,
+        "dispatch_insert",
+        collection_id=version.collection_id,
+        reason=reason,
+        actor=actor,
+        columns=list(columns),
+        force=force,
+        key=key,
+        total=rows * width,
+        version=version.number,
+    ).fetchone()
+    assert made is not None
+    return int(made.id), int(made.signal)
+
+
+def _demand(connection: Connection, dispatch_id: int, rows: Sequence[int], met: set[int], job_type: str) -> list[int]:
+    """The rows' work, raised or new; the rows and their work are locked."""
+    displaced: list[int] = []
+    if met:
+        raised = run(connection, "demand_raise", dispatch_id=dispatch_id, rows=sorted(met), priority="edit")
+        displaced = [one.owner for one in raised]
+    fresh = [row_id for row_id in rows if row_id not in met]
+    if fresh:
+        run(
+            connection,
+            "demand_queue",
+            dispatch_id=dispatch_id,
+            rows=fresh,
+            job_type=job_type,
+            priority="edit",
+        )
+    return displaced
+
+
+def _lock_rows(connection: Connection, collection_id: int, rows: Sequence[int]) -> list[int]:
+    wanted = sorted(set(rows))
+    found = run(connection, "lock_rows", collections=[collection_id] * len(wanted), rows=wanted).fetchall()
+    alive = {one.row_id for one in found if one.deleted_at is None}
+    missing = [row_id for row_id in wanted if row_id not in alive]
+    if missing:
+        raise NotFoundError(f"no such row: {', '.join(map(str, missing[:5]))}")
+    return wanted
+
+
+def _lock_work(connection: Connection, collection_id: int, rows: Sequence[int]) -> set[int]:
+    found = run(connection, "lock_work", collections=[collection_id] * len(rows), rows=list(rows))
+    return {one.row_id for one in found}
+
+
+def _job_type(version: Version, columns: Sequence[int]) -> str:
+    """The pool where the rows start: that of the first column likely to be due. A wrong guess is handed over."""
+    wanted = set(columns) or {column.id for column in version.computed if column.mode == "on_change"}
+    first = next((column for column in version.computed if column.id in wanted), None)
+    return first.job_type if first is not None else "function"
+
+
+def _check_columns(version: Version, columns: Sequence[int]) -> None:
+    for column_id in columns:
+        column = version.by_id.get(column_id)
+        if column is None:
+            raise NotFoundError(f"no column with id {column_id} in version {version.number}")
+        if column.kind is None:
+            raise BadValueError(f"column {column.name!r} is an input: only computed columns can be reprocessed")
+
+
+def _accept(version: Version, column_id: int, value: Json) -> Json:
+    column = version.by_id.get(column_id)
+    if column is None:
+        raise NotFoundError(f"no column with id {column_id} in version {version.number}")
+    if value is None:
+        return None
+    try:
+        return column.type.accept(value)
+    except BadValueError as error:
+        raise BadValueError(f"column {column.name!r}: {error}") from None

@@ -1,0 +1,134 @@
+"""What people and programs read: progress of dispatches, pages of rows, counts."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cell_engine.specs.text import Json
+from cell_engine.store.database import Connection, run
+
+FAILED = frozenset(
+    {"transient", "rate_limited", "quota", "auth", "model_missing", "too_long", "truncated", "refused", "schema",
+     "bad_input", "function_error", "crashed"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a dispatch is. `total` is the cells in scope; `outcomes` counts cells that ended, by outcome; `attempts`
+    counts calls, by outcome; `work` counts rows by queue state; `rows_ahead` are rows no claimer has come to yet.
+
+    Counts are for display; `ended_at` alone says that it is over.
+    """
+
+    id: int
+    collection_id: int
+    reason: str
+    actor: str
+    columns: tuple[int, ...]
+    force: bool
+    key: str | None
+    total: int
+    version: int
+    created_at: datetime
+    ended_at: datetime | None
+    outcomes: dict[str, int]
+    attempts: dict[str, int]
+    tokens_in: int
+    tokens_out: int
+    work: dict[str, int]
+    rows_ahead: int
+
+    @property
+    def done(self) -> int:
+        """Cells that have ended, whatever the outcome."""
+        return sum(self.outcomes.values())
+
+    @property
+    def failed(self) -> dict[str, int]:
+        """Cells that ended in error, by class; blocked is not one."""
+        return {outcome: cells for outcome, cells in self.outcomes.items() if outcome in FAILED}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOutcome:
+    """What a dispatch did to one column of one batch: a materialization's figures."""
+
+    batch: str
+    column_id: int
+    outcomes: dict[str, int]
+    tokens_in: int
+    tokens_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCell:
+    """A computed cell as shown: its value, derived status and, in error or blocked, why."""
+
+    row_id: int
+    column_id: int
+    value: Json
+    status: str
+    error_class: str | None
+    error: str | None
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownInput:
+    """An input cell as shown: the person's value where there is one."""
+
+    row_id: int
+    column_id: int
+    value: Json
+    edited: bool
+
+
+def progress(connection: Connection, dispatch_id: int) -> Progress | None:
+    found = run(connection, "dispatch_progress", dispatches=[dispatch_id]).fetchone()
+    return None if found is None else _progress(found)
+
+
+def recent_dispatches(connection: Connection, collection_id: int, limit: int = 10) -> list[Progress]:
+    """The latest dispatches of a collection, newest first."""
+    ids = [one.id for one in run(connection, "dispatches_recent", collection_id=collection_id, limit=limit)]
+    found = run(connection, "dispatch_progress", dispatches=ids)
+    return sorted(map(_progress, found), key=lambda one: -one.id)
+
+
+def partition_outcomes(connection: Connection, dispatch_id: int) -> list[PartitionOutcome]:
+    """By batch in arrival order, then column."""
+    return [PartitionOutcome(*one) for one in run(connection, "dispatch_partitions", dispatch_id=dispatch_id)]
+
+
+def page(
+    connection: Connection, collection_id: int, *, after: int = 0, limit: int = 20
+) -> tuple[list[ShownInput], list[ShownCell]]:
+    """The cells of the `limit` rows behind row id `after`: inputs that have a value, and every computed cell."""
+    inputs = [
+        ShownInput(*one)
+        for one in run(connection, "page_inputs", collection_id=collection_id, after=after, limit=limit)
+    ]
+    cells = [
+        ShownCell(*one) for one in run(connection, "page_cells", collection_id=collection_id, after=after, limit=limit)
+    ]
+    return inputs, cells
+
+
+def status_counts(connection: Connection, collection_id: int) -> dict[int, dict[str, int]]:
+    """Cells by column id and status. Reads every cell of the collection."""
+    counts: dict[int, dict[str, int]] = {}
+    for one in run(connection, "status_counts", collection_id=collection_id):
+        counts.setdefault(one.column_id, {})[one.status] = one.cells
+    return counts
+
+
+def live_workers(connection: Connection) -> list[Any]:
+    """Workers within their lease: (id, host, pid, job_types, beat_age in seconds)."""
+    return run(connection, "workers_live").fetchall()
+
+
+def _progress(one: Any) -> Progress:
+    return Progress(
+        **{**one._asdict(), "columns": tuple(one.columns)},
+    )

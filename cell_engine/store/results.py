@@ -1,0 +1,160 @@
+"""What comes out of visits: answers into cells, and the end of visits, in one durable transaction a batch."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+from uuid import UUID
+
+from cell_engine.specs.text import Json
+from cell_engine.store.claims import Reading, RowKey, Token, read
+from cell_engine.store.database import Connection, run
+
+Ending = Literal["done", "delay", "hand_over", "defer", "hand_back"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The end of one call, or what a plan found without one.
+
+    `signal` is the demand the visit had planned with when the call started. With `call` false and no error the cell is
+    current and only its numbers move; with an error class it is blocked. `retry` leaves the cell alone: the failure
+    will be tried again. `leaving`: the row's release is in the same batch.
+    """
+
+    key: RowKey
+    token: Token
+    column_id: int
+    signal: int
+    dispatch_id: int
+    batch_id: int
+    version: int
+    read_change: int
+    fingerprint: bytes | None = None
+    call: bool = True
+    retry: bool = False
+    leaving: bool = False
+    value: Json = None
+    error_class: str | None = None
+    error: str | None = None
+    demanded: int = 0
+    model: str | None = None
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The end of a visit that had planned up to `signal`. `answered` are the columns of this batch's results for it.
+
+    `seconds`: not before then (delay, defer). `job_type`: the pool it is handed over to.
+    """
+
+    key: RowKey
+    token: Token
+    signal: int
+    ending: Ending
+    seconds: float | None = None
+    job_type: str | None = None
+    answered: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Whether the result won its compare-and-swap, and the change number its cell now has (0 where none moved)."""
+
+    won: bool
+    change: int
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """`kept` comes with a fresh reading: there is newer demand, and the visit goes on."""
+
+    outcome: Literal["released", "kept", "lost"]
+    reading: Reading | None = None
+
+
+@dataclass(slots=True)
+class Flushed:
+    """By position in the batch. `dispatches` are those whose end this may have been."""
+
+    stored: list[Stored] = field(default_factory=list)
+    released: list[Released] = field(default_factory=list)
+    dispatches: set[int] = field(default_factory=set)
+
+
+def flush(connection: Connection, worker_id: UUID, results: Sequence[Result], releases: Sequence[Release]) -> Flushed:
+    """Store a batch of one worker's results and releases: all of it, or, on an error, none."""
+    flushed = Flushed()
+    with connection.transaction():
+        if releases:
+            run(connection, "lock_rows", **_keys(list({release.key for release in releases})))
+        keys = {one.key for one in results} | {one.key for one in releases}
+        run(connection, "lock_work", **_keys(list(keys)))
+        if results:
+            flushed.stored = _store(connection, worker_id, results)
+        if releases:
+            ends = run(connection, "release", worker_id=worker_id, **_release_columns(releases)).fetchall()
+            flushed.dispatches = {dispatch for one in ends for dispatch in one.dispatches}
+            kept = [
+                (release.key, release.token.claim)
+                for release, one in zip(releases, ends, strict=True)
+                if one.outcome == "kept"
+            ]
+            fresh = {reading.key: reading for reading in read(connection, worker_id, kept)}
+            flushed.released = [
+                Released(one.outcome, fresh.get(release.key)) for release, one in zip(releases, ends, strict=True)
+            ]
+    return flushed
+
+
+def end_dispatches(connection: Connection, dispatches: Sequence[int]) -> list[int]:
+    """End those that are over, each exactly once, whoever asks; returns the ones ended here."""
+    if not dispatches:
+        return []
+    return [one.id for one in run(connection, "end_dispatches", dispatches=sorted(dispatches))]
+
+
+def _store(connection: Connection, worker_id: UUID, results: Sequence[Result]) -> list[Stored]:
+    stored = run(
+        connection,
+        "finalize_cells",
+        worker_id=worker_id,
+        **_keys([one.key for one in results]),
+        claims=[one.token.claim for one in results],
+        columns=[one.column_id for one in results],
+        signals=[one.signal for one in results],
+        calls=[one.call for one in results],
+        retries=[one.retry for one in results],
+        leavings=[one.leaving for one in results],
+        values=[None if one.value is None else json.dumps(one.value, ensure_ascii=False) for one in results],
+        error_classes=[one.error_class for one in results],
+        errors=[one.error for one in results],
+        fingerprints=[one.fingerprint for one in results],
+        read_changes=[one.read_change for one in results],
+        demanded=[one.demanded for one in results],
+        versions=[one.version for one in results],
+        models=[one.model for one in results],
+        tokens_in=[one.tokens_in for one in results],
+        tokens_out=[one.tokens_out for one in results],
+        dispatches=[one.dispatch_id for one in results],
+        batches=[one.batch_id for one in results],
+    )
+    return [Stored(one.won, one.change or 0) for one in stored]
+
+
+def _release_columns(releases: Sequence[Release]) -> dict[str, list[object]]:
+    return {
+        **_keys([one.key for one in releases]),
+        "claims": [one.token.claim for one in releases],
+        "signals": [one.signal for one in releases],
+        "ends": [one.ending for one in releases],
+        "seconds": [one.seconds for one in releases],
+        "job_types": [one.job_type for one in releases],
+        "answered": ["{" + ",".join(map(str, one.answered)) + "}" for one in releases],
+    }
+
+
+def _keys(keys: Sequence[RowKey]) -> dict[str, list[object]]:
+    return {"collections": [key.collection_id for key in keys], "rows": [key.row_id for key in keys]}

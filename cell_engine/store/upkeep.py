@@ -1,0 +1,36 @@
+"""The janitor's statements: what workers that died have left behind. Bounded, and safe when several run at once."""
+
+from dataclasses import dataclass
+
+from cell_engine.store.database import Connection, run
+from cell_engine.store.results import end_dispatches
+
+BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What one round did: workers ended, visits given back, dispatches found to be over."""
+
+    workers: int
+    visits: int
+    dispatches: int
+
+
+def keep_up(connection: Connection) -> Upkeep:
+    """One round: end workers whose lease ran out, give their visits back, end dispatches that are over."""
+    workers = len(run(connection, "reclaim_workers").fetchall())
+    visits = 0
+    while True:
+        reclaimed = run(connection, "reclaim_work", limit=BATCH).fetchall()
+        visits += len(reclaimed)
+        if len(reclaimed) < BATCH:
+            break
+    run(connection, "slot_sweep")
+    ended = after = 0
+    while True:
+        open_ = [one.id for one in run(connection, "dispatches_open", after=after, limit=BATCH)]
+        ended += len(end_dispatches(connection, open_))
+        if len(open_) < BATCH:
+            return Upkeep(workers, visits, ended)
+        after = open_[-1]

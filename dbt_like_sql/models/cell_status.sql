@@ -1,0 +1,48 @@
+-- What people read of every computed cell: one row a row × computed column of the current version. Status is derived
+-- here and nowhere else. `outdated` goes by change numbers: a candidate that a plan finds current is refreshed by it.
+select
+    collection.id as collection_id,
+    row.row_id,
+    row.batch_id,
+    definition.column_id,
+    definition.name,
+    case when cell.user_set then cell.user_value when cell.error_class is null then cell.ai_value end as value,
+    case
+        when cell.user_set then 'overridden'
+        when definition.column_id = any(work.computing) then 'computing'
+        when work.demand ? definition.column_id::text
+            or (work.row_id is not null and definition.mode = 'on_change' and behind.outdated) then 'queued'
+        when cell.error_class = 'blocked' then 'blocked'
+        when cell.error_class is not null then 'error'
+        when cell.computed_at is null then 'empty'
+        when behind.outdated then 'outdated'
+        else 'ready'
+    end as status,
+    cell.error_class,
+    cell.error,
+    cell.model,
+    cell.version,
+    cell.computed_at
+from {{ source('autofill', 'collection') }}
+join {{ source('autofill', 'row') }} on row.collection_id = collection.id and row.deleted_at is null
+join {{ source('autofill', 'definition') }}
+    on definition.collection_id = collection.id and definition.version = collection.version
+    and definition.kind is not null
+left join {{ source('autofill', 'cell') }}
+    on cell.collection_id = row.collection_id and cell.row_id = row.row_id
+    and cell.column_id = definition.column_id
+left join {{ source('autofill', 'work') }}
+    on work.collection_id = row.collection_id and work.row_id = row.row_id
+left join {{ source('autofill', 'definition') }} as computed_by
+    on computed_by.collection_id = cell.collection_id and computed_by.version = cell.version
+    and computed_by.column_id = cell.column_id
+cross join lateral (
+    select cell.computed_at is null
+        or computed_by.hash is distinct from definition.hash
+        or cell.read_change < row.change
+        or exists (
+            select from {{ source('autofill', 'cell') }} as input
+            where input.collection_id = row.collection_id and input.row_id = row.row_id
+              and input.column_id = any(definition.depends_on) and input.change > cell.read_change
+        ) as outdated
+) as behind

@@ -1,0 +1,20 @@
+-- Take queued rows of each granted lane: edits first, then retries, then sweeps; within one what waited longest.
+-- The candidates are fixed first (a join under LIMIT may update more rows than it says).
+with lane as (
+    select * from unnest(%(collections)s::int[], %(job_types)s::text[], %(slots)s::int[])
+        as l (collection_id, job_type, slots)
+),
+due as materialized (
+    select candidate.* from lane cross join lateral (
+        select collection_id, row_id from autofill.work
+        where state = 'queued' and work.collection_id = lane.collection_id and work.job_type = lane.job_type
+        order by priority, queued_at
+        limit lane.slots
+        for update skip locked
+    ) as candidate
+)
+update autofill.work
+set state = 'computing', worker_id = %(worker_id)s, claim = %(claim)s, dirty = false, deferred = false
+from due
+where work.collection_id = due.collection_id and work.row_id = due.row_id
+returning work.collection_id, work.row_id, work.job_type;

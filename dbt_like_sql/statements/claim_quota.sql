@@ -1,0 +1,97 @@
+-- Under the claim lock: give this worker slots of each lane it can serve, max-min by water-filling over lanes, never
+-- above a collection's cap (R4). Nothing here waits for anybody. Rows are taken outside the lock, against these slots.
+-- Water-filling: lanes ascending by want; the level is the equal share of what is left at the first lane that wants
+-- more than it; every lane gets min(want, level). O(lanes log lanes).
+with recursive lane_walk (collection_id, job_type) as (
+    -- a loose scan of work_queued: one probe a lane, whatever its depth
+    (select collection_id, job_type from autofill.work where state = 'queued'
+     order by collection_id, job_type limit 1)
+    union all
+    select next.* from lane_walk as here cross join lateral (
+        select collection_id, job_type from autofill.work
+        where state = 'queued' and (collection_id, job_type) > (here.collection_id, here.job_type)
+        order by collection_id, job_type limit 1
+    ) as next
+),
+queued as (
+    select lane_walk.*, depth.rows from lane_walk cross join lateral (
+        select count(*)::int as rows from (
+            select from autofill.work
+            where state = 'queued' and work.collection_id = lane_walk.collection_id
+              and work.job_type = lane_walk.job_type
+            limit %(slots)s
+        ) as probe
+    ) as depth
+    where lane_walk.job_type = any(%(job_types)s)
+),
+swept as (
+    select distinct collection_id, job_type from autofill.sweep
+    where closed_at is null and job_type = any(%(job_types)s)
+),
+held as (select collection_id, sum(held)::int as slots from autofill.slot where held > 0 group by collection_id),
+lane as (
+    select
+        collection_id, job_type,
+        coalesce(queued.rows, 0) as queued,
+        case when swept.collection_id is null then 0 else %(sweep_slots)s end as swept,
+        collection.cap - coalesce(held.slots, 0) as room,
+        -- sweeps leave about 5 %% of the cap, and at least one slot, to edits
+        collection.cap - coalesce(held.slots, 0)
+            - case when collection.cap > 1 then greatest(1, collection.cap / 20) else 0 end as sweep_room
+    from queued full join swept using (collection_id, job_type)
+    join autofill.collection on collection.id = collection_id
+    left join held using (collection_id)
+),
+wanted as (
+    select *, least(queued, room) as want_queued,
+        greatest(0, least(swept, %(slots)s - queued, sweep_room - queued)) as want_swept
+    from lane where room > 0
+),
+-- lanes of one collection share its room: what an earlier one may take is not there for the next
+clipped as (
+    select collection_id, job_type, want_queued,
+        least(want_queued + want_swept, room - coalesce(sum(want_queued + want_swept) over earlier, 0))::int as want
+    from wanted
+    window earlier as (partition by collection_id order by want_queued desc, job_type
+                       rows between unbounded preceding and 1 preceding)
+),
+ranked as (
+    select *, %(slots)s - coalesce(sum(want) over (order by want, tie rows between unbounded preceding and 1 preceding), 0)
+        as left_over,
+        count(*) over () - row_number() over (order by want, tie) + 1 as lanes_left,
+        row_number() over (order by want, tie) as rank
+    from (select *, random() as tie from clipped where want > 0) as shuffled
+),
+level as (
+    select left_over / lanes_left as share, left_over %% lanes_left as remainder, rank as first_rank
+    from ranked where want > left_over / lanes_left
+    order by rank limit 1
+),
+granted as (
+    select collection_id, job_type, want_queued,
+        case when level.first_rank is null or ranked.rank < level.first_rank then want
+             else least(want, level.share + case when rank - first_rank < remainder then 1 else 0 end)
+        end::int as slots
+    from ranked left join level on true
+),
+split as (
+    -- of its own slots, too, a worker leaves some to edits: all its sweeps together get no more than sweep_slots
+    select collection_id, job_type, least(slots, want_queued) as queued,
+        greatest(0, least(slots - least(slots, want_queued), %(sweep_slots)s - coalesce(
+            sum(slots - least(slots, want_queued)) over (
+                order by collection_id, job_type rows between unbounded preceding and 1 preceding), 0)))::int as swept
+    from granted
+),
+taken as (
+    insert into autofill.slot (worker_id, collection_id, held)
+    select worker.id, collection_id, sum(queued + swept) from split
+    join autofill.worker on worker.id = %(worker_id)s and worker.ended_at is null
+    where queued + swept > 0
+    group by worker.id, collection_id
+    on conflict (worker_id, collection_id) do update set held = slot.held + excluded.held
+    returning collection_id
+)
+select collection_id, job_type, queued, swept
+from split join taken using (collection_id)
+where queued + swept > 0
+order by collection_id, job_type;

@@ -1,0 +1,1 @@
+select version from autofill.collection where id = %(collection_id)s;

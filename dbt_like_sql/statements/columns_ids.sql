@@ -1,0 +1,1 @@
+select key, id from autofill.collection_column where collection_id = %(collection_id)s;

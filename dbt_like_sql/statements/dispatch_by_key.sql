@@ -1,0 +1,1 @@
+select id from autofill.dispatch where key = %(key)s;

@@ -1,0 +1,36 @@
+-- How far dispatches are. Counts are for display; only ended_at says that one has ended.
+select dispatch.id, dispatch.collection_id, dispatch.reason, dispatch.actor, dispatch.columns, dispatch.force,
+    dispatch.key, dispatch.total, dispatch.version, dispatch.created_at, dispatch.ended_at,
+    coalesce(done.outcomes, '{}') as outcomes, coalesce(called.attempts, '{}') as attempts,
+    coalesce(called.tokens_in, 0) as tokens_in, coalesce(called.tokens_out, 0) as tokens_out,
+    coalesce(open.states, '{}') as work, coalesce(ahead.rows, 0) as rows_ahead
+from autofill.dispatch
+left join lateral (
+    select jsonb_object_agg(outcome, cells) as outcomes from (
+        select outcome, sum(cardinality(row_ids)) as cells from autofill.completion
+        where dispatch_id = dispatch.id group by outcome
+    ) as by_outcome
+) as done on true
+left join lateral (
+    select jsonb_object_agg(outcome, calls) as attempts, sum(tokens_in)::bigint as tokens_in,
+        sum(tokens_out)::bigint as tokens_out
+    from (
+        select outcome, sum(cardinality(row_ids)) as calls, sum(tokens_in) as tokens_in, sum(tokens_out) as tokens_out
+        from autofill.attempt where dispatch_id = dispatch.id group by outcome
+    ) as by_outcome
+) as called on true
+left join lateral (
+    select jsonb_object_agg(state, rows) as states from (
+        select state, count(*) as rows from (
+            select state from autofill.work where work.dispatch_id = dispatch.id
+            union all
+            select state from autofill.work where owners is not null and owners @> array[dispatch.id]
+        ) as owned group by state
+    ) as by_state
+) as open on true
+left join lateral (
+    select sum(last_row - cursor)::bigint as rows from autofill.sweep
+    where sweep.dispatch_id = dispatch.id and closed_at is null
+) as ahead on true
+where dispatch.id = any(%(dispatches)s)
+order by dispatch.id;

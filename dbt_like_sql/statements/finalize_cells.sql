@@ -1,0 +1,116 @@
+-- Compare-and-swap on the token (R2), cell and queue in one transaction (R3). The work tuples are locked, in key order,
+-- by a statement before this one. One set-wise pass over the batch:
+--   the winner's answer goes to its cell, only to the AI's side of it (R5); its demand counts as met;
+--   the loser's changes nothing, but its call is booked: it was paid for.
+-- `signal` is what the visit had planned with when the call started; `call` is false where no call was made (blocked,
+-- fresh); `retry` is a failure that will be tried again and leaves the cell alone; `leaving` rows are released in this
+-- same transaction, which spares a write of their work.
+with item as materialized (
+    select * from unnest(
+        %(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[], %(columns)s::smallint[],
+        %(signals)s::bigint[], %(calls)s::boolean[], %(retries)s::boolean[], %(leavings)s::boolean[],
+        %(values)s::jsonb[], %(error_classes)s::text[], %(errors)s::text[], %(fingerprints)s::bytea[],
+        %(read_changes)s::bigint[], %(demanded)s::bigint[], %(versions)s::int[], %(models)s::text[],
+        %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(dispatches)s::bigint[], %(batches)s::int[]
+    ) with ordinality as i (
+        collection_id, row_id, claim, column_id, signal, call, retry, leaving, value, error_class, error, fingerprint,
+        read_change, demanded, version, model, tokens_in, tokens_out, dispatch_id, batch_id, number
+    )
+),
+judged as materialized (
+    select item.*, work.claim is not null as won,
+        case when (work.demand -> item.column_id::text ->> 0)::bigint <= item.signal
+             then (work.demand -> item.column_id::text ->> 2)::bigint
+             else coalesce(work.dispatch_id, item.dispatch_id) end as credited,
+        row.deleted_at is not null or collection_column.deleted_at is not null as deleted,
+        cell.ai_value is not distinct from item.value and cell.error_class is null and cell.computed_at is not null
+            as same
+    from item
+    join autofill.row on row.collection_id = item.collection_id and row.row_id = item.row_id
+    join autofill.collection_column on collection_column.collection_id = item.collection_id
+        and collection_column.id = item.column_id
+    left join autofill.work on work.collection_id = item.collection_id and work.row_id = item.row_id
+        and work.worker_id = %(worker_id)s and work.claim = item.claim
+    left join autofill.cell on cell.collection_id = item.collection_id and cell.row_id = item.row_id
+        and cell.column_id = item.column_id
+),
+written as (
+    insert into autofill.cell as cell (
+        collection_id, row_id, column_id, ai_value, fingerprint, called, demanded, change, read_change, version,
+        model, computed_at, error_class, error)
+    select collection_id, row_id, column_id, value, fingerprint, case when call then signal else 0 end, demanded,
+        nextval('autofill.signal'), read_change, version, model, clock_timestamp(), error_class, error
+    from judged
+    where won and not deleted and not retry and (call or error_class is not null)
+    on conflict (collection_id, row_id, column_id) do update set
+        ai_value = case when excluded.error_class is null then excluded.ai_value else cell.ai_value end,
+        fingerprint = excluded.fingerprint,
+        called = greatest(cell.called, excluded.called),
+        demanded = case when excluded.called > 0 then 0 else greatest(cell.demanded, excluded.demanded) end,
+        -- what is shown changes with the answer, unless a person's value hides it
+        change = case
+            when cell.user_set then cell.change
+            when excluded.error_class is null and cell.error_class is null and cell.computed_at is not null
+                 and cell.ai_value is not distinct from excluded.ai_value then cell.change
+            else excluded.change end,
+        read_change = excluded.read_change,
+        version = excluded.version,
+        model = excluded.model,
+        computed_at = excluded.computed_at,
+        error_class = excluded.error_class,
+        error = excluded.error
+    returning collection_id, row_id, column_id, change
+),
+refreshed as (
+    -- found current again without a call: only the numbers move
+    update autofill.cell set read_change = judged.read_change, version = judged.version
+    from judged
+    where judged.won and not judged.deleted and not judged.call and judged.error_class is null
+      and cell.collection_id = judged.collection_id and cell.row_id = judged.row_id
+      and cell.column_id = judged.column_id
+),
+eased as (
+    update autofill.work set
+        demand = work.demand - row_done.met,
+        attempts = (work.attempts - row_done.met) || coalesce(row_done.failed, '{}')
+    from (
+        select collection_id, row_id,
+            coalesce(array_agg(column_id::text) filter (where not retry), '{}') as met,
+            jsonb_object_agg(column_id, 1 + coalesce((attempts ->> column_id::text)::int, 0))
+                filter (where retry and error_class <> 'rate_limited') as failed
+        from (
+            -- a demand newer than the call is not met by it
+            select judged.*, work.attempts from judged
+            join autofill.work using (collection_id, row_id)
+            where won and (retry or not leaving)
+              and (retry or coalesce((work.demand -> column_id::text ->> 0)::bigint, 0) <= judged.signal)
+        ) as kept
+        group by collection_id, row_id
+    ) as row_done
+    where work.collection_id = row_done.collection_id and work.row_id = row_done.row_id
+      and (work.demand ?| row_done.met or row_done.failed is not null or work.attempts ?| row_done.met)
+),
+completed as (
+    insert into autofill.completion (dispatch_id, collection_id, batch_id, column_id, outcome, row_ids)
+    select credited, collection_id, batch_id, column_id,
+        case when deleted then 'deleted' when error_class is not null then error_class
+             when not call then 'fresh' when same then 'unchanged' else 'ready' end,
+        array_agg(row_id)
+    from judged
+    where won and not retry and (call or error_class is not null)
+    group by 1, 2, 3, 4, 5
+),
+booked as (
+    insert into autofill.attempt (dispatch_id, collection_id, batch_id, column_id, row_ids, outcome, error_class,
+        error, worker_id, model, tokens_in, tokens_out)
+    select credited, collection_id, batch_id, column_id, array_agg(row_id),
+        case when not won then 'superseded' when error_class is null then 'succeeded' else 'failed' end,
+        error_class, error, %(worker_id)s, model, sum(tokens_in), sum(tokens_out)
+    from judged
+    where call
+    group by 1, 2, 3, 4, won, error_class, error, model,
+        case when error_class is not null then number end
+)
+select judged.number, judged.won, written.change
+from judged left join written using (collection_id, row_id, column_id)
+order by judged.number;

@@ -1,0 +1,27 @@
+-- Everything a visit plans with, in one snapshot that starts after the claim's locks are held (or after an edit that
+-- made it dirty), so that inputs are never older than the signal beside them. Clears the hint.
+with wanted as (
+    select * from unnest(%(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[])
+        as w (collection_id, row_id, claim)
+),
+cleaned as (
+    update autofill.work set dirty = false from wanted
+    where work.collection_id = wanted.collection_id and work.row_id = wanted.row_id
+      and work.worker_id = %(worker_id)s and work.claim = wanted.claim and work.dirty
+)
+select work.collection_id, work.row_id, work.claim, work.job_type, work.priority::text, work.signal,
+    work.dispatch_id, work.demand, work.attempts, collection.version, row.batch_id, row.change, row.inputs,
+    row.deleted_at is not null as deleted, cells.cells
+from wanted
+join autofill.work on work.collection_id = wanted.collection_id and work.row_id = wanted.row_id
+    and work.worker_id = %(worker_id)s and work.claim = wanted.claim
+join autofill.collection on collection.id = work.collection_id
+join autofill.row on row.collection_id = work.collection_id and row.row_id = work.row_id
+cross join lateral (
+    select jsonb_agg(jsonb_build_array(
+        column_id, user_set, user_value, ai_value, encode(fingerprint, 'hex'), called, demanded, change,
+        read_change, error_class
+    )) as cells
+    from autofill.cell
+    where cell.collection_id = work.collection_id and cell.row_id = work.row_id
+) as cells;

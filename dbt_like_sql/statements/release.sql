@@ -1,0 +1,76 @@
+-- Visits end. Rows and work are locked by the statements before, in that order. `done` and the other ends that follow
+-- from a plan are compare-and-swap on the token and on the demand the visit planned with: newer demand keeps the visit
+-- (R6). A row goes back regardless of newer demand only when it is deferred or handed back.
+--   done: nothing due, the tuple goes · delay: tried again in `seconds` · hand_over: to another pool, with its age
+--   defer: too many rounds · hand_back: this worker is stopping
+with item as materialized (
+    select * from unnest(
+        %(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[], %(signals)s::bigint[], %(ends)s::text[],
+        %(seconds)s::float8[], %(job_types)s::text[], %(answered)s::text[]
+    ) with ordinality as i (collection_id, row_id, claim, signal, ending, seconds, job_type, answered, number)
+),
+judged as materialized (
+    select item.*, work.claim is not null as won,
+        work.claim is not null and (work.signal <= item.signal or ending in ('defer', 'hand_back')) as ended,
+        work.dispatch_id, work.owners, work.demand, work.slots, work.computing, row.batch_id,
+        -- columns answered in this transaction whose demand is not newer than the call
+        array(select key from jsonb_each(work.demand) where key = any(item.answered::text[])
+              and (value ->> 0)::bigint <= item.signal) as met
+    from item
+    join autofill.row on row.collection_id = item.collection_id and row.row_id = item.row_id
+    left join autofill.work on work.collection_id = item.collection_id and work.row_id = item.row_id
+        and work.worker_id = %(worker_id)s and work.claim = item.claim
+),
+gone as (
+    delete from autofill.work using judged
+    where judged.ended and ending = 'done'
+      and work.collection_id = judged.collection_id and work.row_id = judged.row_id
+),
+requeued as (
+    update autofill.work set
+        state = case when seconds is null then 'queued' else 'delayed' end::autofill.work_state,
+        available_at = clock_timestamp() + seconds * interval '1 second',
+        deferred = ending = 'defer',
+        priority = case when ending = 'delay' then least(work.priority, 'retry') else work.priority end,
+        job_type = coalesce(judged.job_type, work.job_type),
+        worker_id = null, claim = null, dirty = false, computing = null, slots = 1,
+        demand = work.demand - met,
+        attempts = work.attempts - judged.answered::text[]
+    from judged
+    where judged.ended and ending <> 'done'
+      and work.collection_id = judged.collection_id and work.row_id = judged.row_id
+),
+kept as (
+    update autofill.work set demand = work.demand - met, attempts = work.attempts - judged.answered::text[]
+    from judged
+    where judged.won and not judged.ended
+      and work.collection_id = judged.collection_id and work.row_id = judged.row_id
+),
+credited as (
+    -- what was asked for and needed no call has ended too
+    insert into autofill.completion (dispatch_id, collection_id, batch_id, column_id, outcome, row_ids)
+    select (value ->> 2)::bigint, collection_id, batch_id, key::smallint, 'fresh', array_agg(row_id)
+    from judged cross join jsonb_each(demand)
+    where ended and ending = 'done' and not key = any(met)
+    group by 1, 2, 3, 4
+),
+interrupted as (
+    -- calls given up by a worker that is stopping: neither a failure nor canceled, and no attempt
+    insert into autofill.attempt
+        (dispatch_id, collection_id, batch_id, column_id, row_ids, outcome, error_class, error, worker_id)
+    select dispatch_id, collection_id, batch_id, called, array_agg(row_id), 'interrupted', 'crashed',
+        'its worker stopped', %(worker_id)s
+    from judged cross join unnest(computing) as called
+    where ended and ending = 'hand_back'
+    group by 1, 2, 3, 4
+),
+freed as (
+    update autofill.slot set held = held - ended.slots
+    from (select collection_id, sum(slots) as slots from judged where ended group by collection_id) as ended
+    where slot.worker_id = %(worker_id)s and slot.collection_id = ended.collection_id
+)
+select number, case when ended then 'released' when won then 'kept' else 'lost' end as outcome,
+    case when ended then dispatch_id || coalesce(owners, '{}') else '{}'
+    end || case when ended then array(select (value ->> 2)::bigint from jsonb_each(demand)) else '{}' end as dispatches
+from judged
+order by number;

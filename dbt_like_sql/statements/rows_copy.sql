@@ -1,0 +1,1 @@
+copy autofill.row (collection_id, row_id, batch_id, inputs) from stdin;

@@ -1,0 +1,1 @@
+select dispatch_id from autofill.sweep where id = %(sweep_id)s;

@@ -1,0 +1,9 @@
+-- Delayed work that has come due joins the queue. It sits outside the claim's index until then.
+update autofill.work set state = 'queued', available_at = null, queued_at = available_at, deferred = false
+where (collection_id, row_id) in (
+    select collection_id, row_id from autofill.work
+    where state = 'delayed' and available_at <= clock_timestamp()
+    order by available_at
+    limit %(limit)s
+    for update skip locked
+);

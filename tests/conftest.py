@@ -1,0 +1,69 @@
+"""One real PostgreSQL server a test session, shared by the parallel processes; a database of its own for each test
+that needs one, copied from a migrated template (advisory locks are per database)."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from cell_engine.embedded import ensure, stop
+from cell_engine.embedded.server import Server
+from cell_engine.store.database import Connection, connect
+from cell_engine.store.schema import migrate
+
+TEMPLATE = "autofill_template"
+_numbers = count()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # The controller makes the server's home, which goes with the session; the parallel workers find it by name.
+    if not hasattr(config, "workerinput"):
+        os.environ["AUTOFILL_TEST_HOME"] = tempfile.mkdtemp(prefix="autofill-test-")
+        # A developer's own settings are not the tests'.
+        for name in ("AUTOFILL_DATABASE_URL", "AUTOFILL_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL", "DAGSTER_HOME"):
+            os.environ.pop(name, None)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        home = Path(os.environ.pop("AUTOFILL_TEST_HOME"))
+        stop(home)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def server() -> Server:
+    """The session's PostgreSQL, with the template that tests' databases are copied from."""
+    server = ensure(Path(os.environ["AUTOFILL_TEST_HOME"]))
+    with psycopg.connect(server.dsn("postgres"), autocommit=True) as connection:
+        # One of the parallel processes makes the template, the others wait for it.
+        connection.execute("select pg_advisory_lock(1)")
+        made = connection.execute("select 1 from pg_database where datname = %s", [TEMPLATE]).fetchone()
+        if made is None:
+            connection.execute(sql.SQL("create database {}").format(sql.Identifier(TEMPLATE)))
+            migrate(server.dsn(TEMPLATE))
+    return server
+
+
+@pytest.fixture
+def database(server: Server) -> Iterator[str]:
+    """The URL of a migrated database of the test's own."""
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    with psycopg.connect(server.dsn("postgres"), autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(TEMPLATE))
+        )
+        yield server.dsn(name)
+        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def connection(database: str) -> Iterator[Connection]:
+    with connect(database, application="test") as connection:
+        yield connection

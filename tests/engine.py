@@ -1,0 +1,184 @@
+"""What tests of the engine share: a small collection, rows in it, and a worker of their own over real PostgreSQL."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from uuid import uuid4
+
+from cell_engine.plan import Plan, plan
+from cell_engine.specs.compile import compile_text
+from cell_engine.specs.text import Json
+from cell_engine.specs.version import Version
+from cell_engine.store.applying import apply
+from cell_engine.store.batches import Batch, add_batch
+from cell_engine.store.claims import Claimed, Reading, Token, claim, read, register
+from cell_engine.store.collections import Collection, find_collection
+from cell_engine.store.database import Connection
+from cell_engine.store.results import Ending, Flushed, Release, Result, end_dispatches, flush
+from cell_engine.worker import run_worker
+
+CHAIN = """
+namespace: test
+name: chain
+columns:
+  - {name: a, type: text}
+  - {name: b, type: text, kind: function, deps: [a], function: {name: "tests.functions:upper"}}
+  - {name: c, type: text, kind: function, deps: [b], function: {name: "tests.functions:upper_b"}}
+"""
+
+
+@dataclass(frozen=True)
+class Made:
+    """An applied collection with rows."""
+
+    collection: Collection
+    version: Version
+    batch: Batch | None
+
+    def id(self, name: str) -> int:
+        return self.version.by_name[name].id
+
+
+def make(
+    connection: Connection,
+    spec: str = CHAIN,
+    rows: Sequence[Mapping[str, Json]] = (),
+    *,
+    demand: bool = True,
+    key: str = "batch",
+) -> Made:
+    """Apply `spec`, and load `rows` (by column name) as one batch."""
+    applied = apply(connection, compile_text(spec), actor="test")
+    collection = find_collection(connection, applied.collection.full_name)
+    batch = None
+    if rows:
+        loaded = [{applied.version.by_name[name].id: value for name, value in row.items()} for row in rows]
+        batch, _ = add_batch(connection, collection.id, key, loaded, source="test", actor="test", demand=demand)
+    return Made(collection, applied.version, batch)
+
+
+class Claimer:
+    """A worker taken apart: each step of a visit is the test's to make, in any order."""
+
+    def __init__(
+        self, connection: Connection, job_types: Sequence[str] = ("function", "llm"), lease: float = 30
+    ) -> None:
+        self.connection = connection
+        self.id = uuid4()
+        self.job_types = list(job_types)
+        self._claims = count(1)
+        register(connection, self.id, host="test", pid=1, job_types=self.job_types, lease=lease)
+
+    def claim(self, slots: int = 500) -> list[Reading]:
+        return self.claimed(slots).visits
+
+    def claimed(self, slots: int = 500) -> Claimed:
+        token = Token(self.id, next(self._claims))
+        claimed = claim(self.connection, token, self.job_types, slots, slots)
+        end_dispatches(self.connection, claimed.swept)
+        return claimed
+
+    def reread(self, reading: Reading) -> Reading | None:
+        found = read(self.connection, self.id, [(reading.key, reading.token.claim)])
+        return found[0] if found else None
+
+    def answer(self, reading: Reading, column: int, value: Json, steps: Plan, **changes: object) -> Result:
+        """The result of the due call of `column` in `steps`."""
+        due = next(one for one in steps.due if one.column.id == column)
+        fields: dict[str, object] = {
+            "key": reading.key,
+            "token": reading.token,
+            "column_id": column,
+            "signal": reading.signal,
+            "dispatch_id": reading.dispatch_id,
+            "batch_id": reading.batch_id,
+            "version": reading.version,
+            "read_change": due.read_change,
+            "fingerprint": due.fingerprint,
+            "value": value,
+        }
+        return Result(**(fields | changes))  # type: ignore[arg-type]
+
+    def release(self, reading: Reading, ending: Ending = "done", **changes: object) -> Release:
+        return Release(reading.key, reading.token, reading.signal, ending, **changes)  # type: ignore[arg-type]
+
+    def flush(self, results: Sequence[Result] = (), releases: Sequence[Release] = ()) -> Flushed:
+        flushed = flush(self.connection, self.id, results, releases)
+        end_dispatches(self.connection, list(flushed.dispatches))
+        return flushed
+
+    def work_off(self, version: Version, value: str = "computed") -> int:
+        """Visit everything there is, answering each call with the column's name and what it read; returns the calls."""
+        calls = 0
+        while visits := self.claim():
+            for reading in visits:
+                current: Reading | None = reading
+                while current is not None:
+                    steps = plan(current.row, version, current.asked)
+                    if not steps.due and not steps.blocked:
+                        outcome = self.flush(releases=[self.release(current)]).released[0]
+                        current = outcome.reading
+                        continue
+                    results = [
+                        self.answer(current, due.column.id, f"{due.column.name}({_text(due.inputs)}){value}", steps)
+                        for due in steps.due
+                    ]
+                    results += [
+                        Result(
+                            current.key, current.token, step.column.id, current.signal, current.dispatch_id,
+                            current.batch_id, current.version, step.read_change, step.fingerprint, call=False,
+                            error_class="blocked", error=step.reason, demanded=step.demanded,
+                        )
+                        for step in steps.blocked
+                    ]  # fmt: skip
+                    calls += len(steps.due)
+                    self.flush(results)
+                    current = self.reread(current)
+        return calls
+
+
+@contextmanager
+def running_worker(url: str, **options: object) -> Iterator[None]:
+    """A real worker beside the test, in a thread with a loop of its own."""
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+    thread = threading.Thread(
+        target=loop.run_until_complete,
+        args=(run_worker(url, stop=stop, **{"grace": 5.0, **options}),),  # type: ignore[arg-type]
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        loop.close()
+
+
+def eventually(connection: Connection, query: str, *parameters: object, seconds: float = 30) -> None:
+    """Wait until `query` returns true; fails after `seconds`. For what another process does, never for an order."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = connection.execute(query.encode(), parameters).fetchone()
+        if found is not None and found[0]:
+            return
+        assert time.monotonic() < deadline, f"not within {seconds} s: {query}"
+        time.sleep(0.02)
+
+
+def wait_for_lock(connection: Connection, application: str) -> None:
+    """Until the backend of that application waits for a lock: how an interleaving is forced."""
+    eventually(
+        connection,
+        "select exists (select from pg_stat_activity where application_name = %s and wait_event_type = 'Lock' "
+        "and datname = current_database())",
+        application,
+    )
+
+
+def _text(inputs: Mapping[int, Json]) -> str:
+    return ",".join(str(value) for value in inputs.values())

@@ -1,0 +1,46 @@
+"""Functions that test collections compute with."""
+
+import asyncio
+import os
+import threading
+import time
+
+
+def upper(a: str) -> str:
+    return a.upper()
+
+
+def upper_b(b: str) -> str:
+    return b.upper()
+
+
+def length(a: str) -> int:
+    return len(a)
+
+
+def boom(a: str) -> str:
+    raise ValueError(f"cannot do {a!r}")
+
+
+async def slow(a: str) -> str:
+    await asyncio.sleep(float(os.environ.get("TEST_SLOW_SECONDS", "0.3")))
+    return a
+
+
+def wait(a: str) -> str:
+    time.sleep(0.05)
+    return a
+
+
+HOLD = threading.Event()
+"""While it is not set, calls of `held` stay in flight. For workers that run in the test's own process."""
+
+
+async def held(a: str) -> str:
+    while not HOLD.is_set():  # noqa: ASYNC110 (set by another thread)
+        await asyncio.sleep(0.01)
+    return a
+
+
+def upper_n(n: str) -> str:
+    return n.upper()
