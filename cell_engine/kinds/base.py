@@ -1,0 +1,115 @@
+"""What a kind is: from the inputs of one cell to its outcome, never to a crash of the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from cell_engine.log import redact_text
+from cell_engine.specs.text import Json, clean_text
+from cell_engine.specs.version import Column
+
+ErrorClass: TypeAlias = Literal[
+    "rate_limited",
+    "transient",
+    "quota",
+    "auth",
+    "model_missing",
+    "too_long",
+    "truncated",
+    "refused",
+    "schema",
+    "bad_input",
+    "function_error",
+    "crashed",
+]
+
+RETRYABLE: frozenset[ErrorClass] = frozenset({"rate_limited", "transient"})
+"""The engine calls again by itself; rate limits cost no attempt."""
+
+PAUSING: frozenset[ErrorClass] = frozenset({"quota", "auth", "model_missing"})
+"""The whole lane waits for a person: the next cell would meet the same."""
+
+MESSAGE_CHARACTERS = 500
+
+
+@dataclass(frozen=True)
+class Call:
+    """One cell to compute.
+
+    ``inputs`` and ``names`` are by id of the columns read; an input of None is optional and absent. ``names`` is what
+    a prompt and a function call them: their keys, so that a rename changes neither. ``collection`` is
+    "namespace/name". ``deadline`` is the time for all of it, in seconds. ``idempotency_key`` is the same whenever
+    the same demand is computed again, because a call may be repeated after a crash.
+    """
+
+    column: Column
+    inputs: Mapping[int, Json]
+    names: Mapping[int, str]
+    collection: str
+    row_id: int
+    idempotency_key: str
+    deadline: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A value that fits the column's type, and what it took. Tokens count every try; ``cost`` is None if unknown."""
+
+    value: Json
+    model: str | None = None
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: float | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is no value. ``message`` is cleaned, redacted and shortened, whoever wrote it.
+
+    ``retry_after``: seconds the other side asked to wait. Tokens were spent all the same.
+    """
+
+    error_class: ErrorClass
+    message: str
+    retry_after: float | None = None
+    model: str | None = None
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", _presentable(self.message))
+
+
+Outcome: TypeAlias = Answer | Failure
+
+
+class Kind(Protocol):
+    """Computes the columns of one job type. One instance serves a whole worker, many calls at a time."""
+
+    @property
+    def name(self) -> str:
+        """The job type: what columns name as their ``kind``."""
+        ...
+
+    def check(self, column: Column) -> None:
+        """Whether this process can compute ``column`` at all, asked when it starts.
+
+        Raises AutofillError that names the column, what is missing and what to do.
+        """
+        ...
+
+    async def compute(self, call: Call) -> Outcome:
+        """Compute one cell within ``call.deadline``; what fails is a Failure, not an exception."""
+        ...
+
+    async def close(self) -> None:
+        """Give connections and threads back. The instance is of no use afterwards."""
+        ...
+
+
+def _presentable(message: str) -> str:
+    # Redacted before it is cut: half a secret would no longer look like one.
+    message = redact_text(clean_text(message)).strip()
+    return message if len(message) <= MESSAGE_CHARACTERS else message[: MESSAGE_CHARACTERS - 1] + "…"

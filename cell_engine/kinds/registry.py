@@ -1,0 +1,26 @@
+"""The kinds this process can serve, by job type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from cell_engine.errors import NotFoundError
+from cell_engine.kinds.base import Kind
+from cell_engine.kinds.function import FunctionKind
+from cell_engine.kinds.llm import LlmKind
+
+_KINDS: dict[str, Callable[[], Kind]] = {"function": FunctionKind, "llm": LlmKind}
+
+JOB_TYPES: tuple[str, ...] = tuple(_KINDS)
+"""All job types there are. A new kind is added above, and its settings to cell_engine.specs.settings_models."""
+
+
+def make_kinds(job_types: Iterable[str]) -> dict[str, Kind]:
+    """One kind per job type. Raises NotFoundError for a job type that nothing here computes."""
+    wanted = list(dict.fromkeys(job_types))
+    unknown = [job_type for job_type in wanted if job_type not in _KINDS]
+    if unknown:
+        raise NotFoundError(
+            f"Unknown job type {', '.join(map(repr, unknown))}: this worker knows {', '.join(sorted(_KINDS))}."
+        )
+    return {job_type: _KINDS[job_type]() for job_type in wanted}

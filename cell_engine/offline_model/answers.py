@@ -1,0 +1,247 @@
+"""From a chat-completions request to an answer: deterministic, by extraction and word lists."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Literal
+
+from cell_engine.offline_model import extract
+from cell_engine.offline_model.choices import all_choices, best_choice
+
+_LIST_LENGTH = 5
+_NO_TEXT = "There is no text to answer from."
+_NO_DATE = "1970-01-01"
+_NO_URL = "https://offline-model.invalid/no-url-found"
+
+_CELL = re.compile(r"<(column(?:-\d+)?) [^>]*>(.*?)</\1>", re.DOTALL)  # how cell_engine.specs.prompt fences a cell
+_NUMBER = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?!\w|[.-]\d)")
+_DATE = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?!\d)")
+
+
+class BadRequestError(Exception):
+    """The request breaks the protocol; the message goes back as OpenAI's 400."""
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One answer: ``content`` is JSON text if a schema was given; the length of the prompt is for ``usage``."""
+
+    content: str
+    finish_reason: Literal["stop", "length"]
+    prompt_characters: int
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    instruction: str
+    data: str
+
+
+def complete(request: Mapping[str, Any], *, wrong_shape: bool = False) -> Completion:
+    """Answer one request; raises BadRequestError with OpenAI-like words.
+
+    ``wrong_shape`` answers with JSON that does not fit the schema, as models without strict mode do.
+    """
+    messages = _messages(request)
+    schema = _schema(request)
+    prompt = _prompt(messages)
+    if wrong_shape:
+        content = '{"unexpected": true}'
+    elif schema is None:
+        content = extract.summary(prompt.data) or _NO_TEXT
+    else:
+        content = json.dumps(_value(schema, prompt, "response_format"), ensure_ascii=False)
+    limit = request.get("max_completion_tokens") or request.get("max_tokens")
+    truncated = isinstance(limit, int) and len(content) > limit * 4
+    return Completion(
+        content=content[: limit * 4] if truncated and isinstance(limit, int) else content,
+        finish_reason="length" if truncated else "stop",
+        prompt_characters=sum(len(text) for _, text in messages),
+    )
+
+
+def _messages(request: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if not isinstance(request.get("model"), str) or not request["model"]:
+        raise BadRequestError("you must provide a model parameter", "model")
+    for unsupported in ("stream", "tools", "functions"):
+        if request.get(unsupported):
+            raise BadRequestError(f"The offline model does not support '{unsupported}'.", unsupported)
+    if request.get("n") not in (None, 1):
+        raise BadRequestError("The offline model gives one choice: 'n' must be 1.", "n")
+    messages = request.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise BadRequestError("'messages' must be a list with at least one message.", "messages")
+    return [_message(message, at) for at, message in enumerate(messages)]
+
+
+def _message(message: object, at: int) -> tuple[str, str]:
+    if isinstance(message, dict) and isinstance(message.get("role"), str):
+        content = message.get("content")
+        if isinstance(content, str):
+            return message["role"], content
+        if isinstance(content, list) and all(isinstance(part, dict) for part in content):
+            return message["role"], "".join(part["text"] for part in content if isinstance(part.get("text"), str))
+    raise BadRequestError(f"Invalid message: 'messages[{at}]' needs a 'role' and a text 'content'.", f"messages[{at}]")
+
+
+def _prompt(messages: list[tuple[str, str]]) -> _Prompt:
+    """What to answer from: the first user message. Later ones only correct an answer that was given."""
+    text = next((text for role, text in messages if role == "user"), messages[-1][1])
+    cells = [match.group(2) for match in _CELL.finditer(text)]
+    if cells:
+        return _Prompt(_CELL.sub(" ", text), "\n\n".join(cells))
+    for separator in ("\n\n", "\n", ": "):
+        instruction, found, data = text.partition(separator)
+        if found and data.strip():
+            return _Prompt(instruction, data)
+    return _Prompt("", text)
+
+
+def _schema(request: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The JSON schema asked for; None if plain text will do."""
+    response_format = request.get("response_format")
+    kind = response_format.get("type") if isinstance(response_format, dict) else None
+    if response_format is None or kind == "text":
+        return None
+    if kind == "json_object":
+        return {"type": "object", "properties": {"answer": {"type": "string"}}}
+    wrapper = response_format.get("json_schema") if isinstance(response_format, dict) else None
+    if kind != "json_schema" or not isinstance(wrapper, dict) or not isinstance(wrapper.get("schema"), dict):
+        raise BadRequestError(
+            "'response_format' must be text, json_object or json_schema with a schema.", "response_format"
+        )
+    if not isinstance(wrapper.get("name"), str):
+        raise BadRequestError("Missing required parameter: 'response_format.json_schema.name'.", "response_format")
+    schema: Mapping[str, Any] = wrapper["schema"]
+    if wrapper.get("strict"):
+        if schema.get("type") != "object":
+            raise _invalid_schema("response_format", "a strict schema must be of type object")
+        _check_strict(schema, "response_format")
+    return schema
+
+
+def _check_strict(schema: object, path: str) -> None:
+    """The rules of OpenAI's strict mode for objects, at every depth."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "object":
+            if schema.get("additionalProperties") is not False:
+                raise _invalid_schema(path, "'additionalProperties' is required to be supplied and to be false")
+            if set(schema.get("required", ())) != set(schema.get("properties", ())):
+                raise _invalid_schema(path, "'required' must list every key of 'properties'")
+        for key, part in schema.items():
+            if key != "enum":
+                _check_strict(part, f"{path}.{key}")
+    elif isinstance(schema, list):
+        for part in schema:
+            _check_strict(part, path)
+
+
+def _invalid_schema(path: str, problem: str) -> BadRequestError:
+    return BadRequestError(f"Invalid schema for response_format: in {path}, {problem}.", "response_format")
+
+
+def _value(schema: Mapping[str, Any], prompt: _Prompt, path: str) -> Any:
+    """A value that fits ``schema``, found in the prompt's data."""
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return _choice(schema["enum"], prompt, path)
+    for union in ("anyOf", "oneOf"):
+        if schema.get(union):
+            return _value(_first_not_null(schema[union]), prompt, path)
+    match _type_of(schema):
+        case "object":
+            return {name: _value(part, prompt, f"{path}.{name}") for name, part in schema.get("properties", {}).items()}
+        case "array":
+            return _list(schema, prompt, path)
+        case "string" | None:
+            return _string(schema, prompt)
+        case "integer":
+            return int(_number(schema, prompt, whole=True))
+        case "number":
+            return _number(schema, prompt, whole=False)
+        case "boolean":
+            return _is_said(prompt)
+        case "null":
+            return None
+        case unknown:
+            raise _invalid_schema(path, f"the offline model knows no type {unknown!r}")
+
+
+def _type_of(schema: Mapping[str, Any]) -> Any:
+    named = schema.get("type")
+    if isinstance(named, list):
+        return next((each for each in named if each != "null"), "null")
+    if named is None and ("$ref" in schema or "allOf" in schema):
+        raise _invalid_schema("response_format", "the offline model reads neither $ref nor allOf")
+    return named
+
+
+def _first_not_null(schemas: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+    return next((each for each in schemas if each.get("type") != "null"), schemas[0])
+
+
+def _choice(choices: list[Any], prompt: _Prompt, path: str) -> Any:
+    texts = [choice for choice in choices if isinstance(choice, str)]
+    if texts:
+        return best_choice(texts, prompt.data)
+    if not choices:
+        raise _invalid_schema(path, "'enum' is empty")
+    return choices[0]
+
+
+def _list(schema: Mapping[str, Any], prompt: _Prompt, path: str) -> list[Any]:
+    items = schema.get("items") or {"type": "string"}
+    most = schema.get("maxItems", _LIST_LENGTH)
+    if "enum" in items and all(isinstance(choice, str) for choice in items["enum"]):
+        return all_choices(items["enum"], prompt.data)[:most]
+    if _type_of(items) == "string" and not items.keys() & {"format", "description"}:
+        found = extract.keywords(prompt.data, min(most, _LIST_LENGTH))
+        return found + [_NO_TEXT] * (schema.get("minItems", 0) - len(found))
+    return [_value(items, prompt, path)] * max(1, schema.get("minItems", 1))
+
+
+def _string(schema: Mapping[str, Any], prompt: _Prompt) -> str:
+    described = str(schema.get("description", ""))
+    if schema.get("format") == "date":
+        return _date(prompt.data)
+    if schema.get("format") == "date-time":
+        return _date(prompt.data) + "T00:00:00+00:00"
+    if schema.get("format") == "uri" or "URL" in described:
+        return extract.first_url(prompt.data) or _NO_URL
+    text = extract.summary(prompt.data) or _NO_TEXT
+    return json.dumps({"text": text}, ensure_ascii=False) if "JSON" in described else text
+
+
+def _date(text: str) -> str:
+    for match in _DATE.finditer(text):
+        try:
+            return date.fromisoformat(match.group()).isoformat()
+        except ValueError:
+            continue
+    return _NO_DATE
+
+
+def _number(schema: Mapping[str, Any], prompt: _Prompt, *, whole: bool) -> float:
+    """The first number in the data, else how many words its head has; moved into the schema's bounds."""
+    least, most = schema.get("minimum", float("-inf")), schema.get("maximum", float("inf"))
+    numbers = (float(match.group()) for match in _NUMBER.finditer(prompt.data[: extract.HEAD_CHARACTERS]))
+    fitting = (number for number in numbers if least <= number <= most and (not whole or number.is_integer()))
+    found = next(fitting, None)
+    if found is None:
+        found = min(max(len(extract.words(prompt.data)), least), most)
+    return found
+
+
+def _is_said(prompt: _Prompt) -> bool:
+    """Whether the data speaks of at least half of what the instruction asks about."""
+    asked = set(extract.words(prompt.instruction))
+    return bool(asked) and 2 * len(asked & set(extract.words(prompt.data))) >= len(asked)
