@@ -1,0 +1,33 @@
+"""The janitor: a process of its own (and a Dagster sensor), so that recovery never dies with a worker."""
+
+import threading
+
+import psycopg
+import structlog
+
+from cell_engine.parts import open_store
+from cell_engine.store.upkeep import keep_up
+
+log = structlog.get_logger()
+
+
+def run_janitor(url: str, *, period: float = 5.0, stop: threading.Event) -> None:
+    """Keep up every `period` seconds until `stop` is set; a database that is away is waited for.
+
+    Raises SchemaVersionError at the start for a database that this code cannot work with.
+    """
+    connection = open_store("janitor", url)
+    try:
+        while True:
+            try:
+                if connection.closed:
+                    connection = open_store("janitor", url)
+                done = keep_up(connection)
+                if done.workers or done.visits:
+                    log.warning("reclaimed", workers=done.workers, visits=done.visits, dispatches=done.dispatches)
+            except psycopg.OperationalError as error:
+                log.warning("the janitor waits for the database", error=str(error).strip())
+            if stop.wait(period):
+                return
+    finally:
+        connection.close()

@@ -1,0 +1,140 @@
+"""Stores what visits bring, in durable batches: by size, or a few milliseconds after the first.
+
+An answer has been paid for. So a batch is tried until the server takes it, however long that is away; and one that the
+server will not have (a value it cannot store) is split until the one at fault is alone.
+"""
+
+import asyncio
+import random
+from collections import deque
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+import psycopg
+import structlog
+
+from cell_engine.store.claims import Reading, RowKey, read
+from cell_engine.store.database import Connection
+from cell_engine.store.results import Release, Released, Result, Stored, end_dispatches, flush
+from cell_engine.worker.link import Link
+
+FLUSH_ENTRIES = 500
+FLUSH_SECONDS = 0.01
+RETRY_SECONDS = (0.1, 5.0)
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Answered:
+    """What became of an entry: its results in order, its release, and the reading that was asked for (None: lost)."""
+
+    stored: list[Stored] = field(default_factory=list)
+    released: Released | None = None
+    reading: Reading | None = None
+
+
+@dataclass(slots=True)
+class Entry:
+    """What one visit submits at once. `reread` asks for a reading that holds whatever was stored before it."""
+
+    worker_id: UUID
+    results: list[Result]
+    release: Release | None
+    reread: tuple[RowKey, int] | None
+    future: "asyncio.Future[Answered]"
+
+
+class Finalizer:
+    """The one writer of a worker's answers, so that what a visit stores and what it reads afterwards are in order."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._entries: deque[Entry] = deque()
+        self._arrived = asyncio.Event()
+        self._closing = False
+
+    async def submit(
+        self,
+        worker_id: UUID,
+        results: list[Result],
+        release: Release | None = None,
+        reread: tuple[RowKey, int] | None = None,
+    ) -> Answered:
+        """Store a visit's results, then its release, in one transaction; returns when it has committed."""
+        entry = Entry(worker_id, results, release, reread, asyncio.get_running_loop().create_future())
+        self._entries.append(entry)
+        self._arrived.set()
+        return await entry.future
+
+    def close(self) -> None:
+        """`run` returns when everything submitted so far is stored."""
+        self._closing = True
+        self._arrived.set()
+
+    async def run(self) -> None:
+        while self._entries or not self._closing:
+            await self._arrived.wait()
+            if len(self._entries) < FLUSH_ENTRIES and not self._closing:
+                await asyncio.sleep(FLUSH_SECONDS)
+            batch = [self._entries.popleft() for _ in range(min(FLUSH_ENTRIES, len(self._entries)))]
+            if not self._entries and not self._closing:
+                self._arrived.clear()
+            # A worker that was ended and started afresh has two ids for a while.
+            for worker_id in {entry.worker_id for entry in batch}:
+                await self._store(worker_id, [entry for entry in batch if entry.worker_id == worker_id])
+
+    async def _store(self, worker_id: UUID, entries: list[Entry]) -> None:
+        wait = RETRY_SECONDS[0]
+        while True:
+            try:
+                answers = await self._link.call(_flush, worker_id, entries)
+                break
+            except psycopg.OperationalError as error:
+                # Also deadlocks and time-outs: nothing was stored, so nothing is stored twice.
+                log.warning("answers wait for the database", entries=len(entries), error=str(error).strip())
+                await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311
+                wait = min(wait * 2, RETRY_SECONDS[1])
+            except psycopg.Error as error:
+                await self._split(worker_id, entries, error)
+                return
+        for entry, answer in zip(entries, answers, strict=True):
+            if not entry.future.done():
+                entry.future.set_result(answer)
+
+    async def _split(self, worker_id: UUID, entries: list[Entry], error: psycopg.Error) -> None:
+        if len(entries) > 1:
+            middle = len(entries) // 2
+            await self._store(worker_id, entries[:middle])
+            await self._store(worker_id, entries[middle:])
+            return
+        (entry,) = entries
+        if not any(result.value is not None for result in entry.results):
+            entry.future.set_exception(error)
+            return
+        log.warning("the database cannot store an answer", row=entry.results[0].key.row_id, error=str(error).strip())
+        reason = f"the database cannot store the answer: {str(error).splitlines()[0]}"
+        entry.results = [
+            result if result.value is None else replace(result, value=None, error_class="schema", error=reason)
+            for result in entry.results
+        ]
+        await self._store(worker_id, entries)
+
+
+def _flush(connection: Connection, worker_id: UUID, entries: list[Entry]) -> list[Answered]:
+    results = [result for entry in entries for result in entry.results]
+    releases = [entry.release for entry in entries if entry.release is not None]
+    flushed = flush(connection, worker_id, results, releases)
+    if flushed.dispatches:
+        end_dispatches(connection, list(flushed.dispatches))
+    rereads = [entry.reread for entry in entries if entry.reread is not None]
+    readings = {(one.key, one.token.claim): one for one in read(connection, worker_id, rereads)}
+    stored, released = iter(flushed.stored), iter(flushed.released)
+    return [
+        Answered(
+            [next(stored) for _ in entry.results],
+            next(released) if entry.release is not None else None,
+            readings.get(entry.reread) if entry.reread is not None else None,
+        )
+        for entry in entries
+    ]

@@ -1,0 +1,275 @@
+"""The worker's loops: claim and top up, poll for news, beat; and how it starts and stops."""
+
+import asyncio
+import os
+import random
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from uuid import UUID, uuid4
+
+import psycopg
+import structlog
+
+from cell_engine.kinds.registry import JOB_TYPES, make_kinds
+from cell_engine.specs.version import Version
+from cell_engine.store import schema
+from cell_engine.store.claims import (
+    Claimed,
+    RowKey,
+    Token,
+    WorkerEndedError,
+    beat,
+    claim,
+    dirty,
+    goodbye,
+    mark,
+    register,
+    widen,
+)
+from cell_engine.store.collections import collection_name, load_version
+from cell_engine.store.database import Connection
+from cell_engine.store.results import Release, Result, end_dispatches
+from cell_engine.worker.finalizer import Answered, Finalizer
+from cell_engine.worker.link import Link
+from cell_engine.worker.visit import Visit
+
+CLAIM_ROWS = 500
+POLL_SECONDS = 0.1
+MARK_SECONDS = 0.5
+"""Calls that have run this long are shown as computing; shorter ones cost no write."""
+
+EDIT_RESERVE = 0.05
+"""The share of its slots that a worker keeps from sweeps, so that an edit never waits a whole model call for one."""
+
+log = structlog.get_logger()
+
+
+async def run_worker(
+    url: str,
+    *,
+    job_types: Sequence[str] | None = None,
+    slots: int = 500,
+    lease: float = 30.0,
+    grace: float = 20.0,
+    stop: asyncio.Event,
+) -> None:
+    """Work on the queue at `url` until `stop` is set; then finish or hand back within `grace` seconds.
+
+    `job_types` is the pool it serves (None: all of them), `slots` the calls it has in flight at most, `lease` the
+    seconds without a sign of life after which its rows are given to others. Raises NotFoundError for an unknown job
+    type and SchemaVersionError for a database that this code cannot work with.
+    """
+    worker = Worker(url, list(job_types) if job_types is not None else list(JOB_TYPES), slots, lease)
+    await worker.start()
+    try:
+        await stop.wait()
+    finally:
+        await worker.stop(grace)
+
+
+class Worker:
+    """The parts of one worker. Its id is fresh at every start, and again if the janitor ends it."""
+
+    def __init__(self, url: str, job_types: list[str], slots: int, lease: float) -> None:
+        self.kinds = make_kinds(job_types)
+        self._job_types = job_types
+        self._slots = slots
+        self._lease = lease
+        self._id = UUID(int=0)
+        self._claims = 0
+        self._claim_link = Link(url, "worker claim")
+        self._flush_link = Link(url, "worker finalize")
+        self._beat_link = Link(url, "worker heartbeat")
+        self._finalizer = Finalizer(self._flush_link)
+        self._visits: dict[tuple[RowKey, int], Visit] = {}
+        self._visiting: set[asyncio.Task[None]] = set()
+        self._versions: dict[tuple[int, int], Version] = {}
+        self._names: dict[int, str] = {}
+        self._wanting: list[Visit] = []
+        self._marked: dict[tuple[RowKey, int], tuple[int, ...]] = {}
+        self._freed = asyncio.Event()
+        self._stopping = False
+        self._loops: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        await self._claim_link.call(schema.check)
+        await self._register()
+        self._loops = [
+            asyncio.create_task(loop)
+            for loop in (self._claim_loop(), self._news_loop(), self._beat_loop(), self._finalizer.run())
+        ]
+        for loop in self._loops:
+            loop.add_done_callback(_report)
+
+    async def stop(self, grace: float) -> None:
+        """Claim no more; let visits finish for `grace` seconds, hand the others back, and beat until all is stored."""
+        self._stopping = True
+        self._freed.set()
+        claim_loop, news_loop, beat_loop, finalize_loop = self._loops
+        await claim_loop
+        if self._visiting:
+            await asyncio.wait(self._visiting, timeout=grace)
+        for task in self._visiting:
+            task.cancel()
+        await asyncio.gather(*self._visiting, return_exceptions=True)
+        with suppress(psycopg.OperationalError):
+            await self._mark(0.0)  # what is given up now was interrupted, and is recorded as that
+        await asyncio.gather(*(visit.hand_back() for visit in list(self._visits.values())))
+        self._finalizer.close()
+        await finalize_loop
+        for loop in (news_loop, beat_loop):
+            loop.cancel()
+        await asyncio.gather(news_loop, beat_loop, return_exceptions=True)
+        with suppress(psycopg.OperationalError):
+            await self._beat_link.call(goodbye, self._id)
+        for kind in self.kinds.values():
+            await kind.close()
+        for link in (self._claim_link, self._flush_link, self._beat_link):
+            await link.close()
+
+    # ---- what visits need
+
+    def version(self, collection_id: int, number: int) -> Version:
+        return self._versions[collection_id, number]
+
+    async def submit(
+        self, visit: Visit, results: list[Result], release: Release | None = None, *, reread: bool = False
+    ) -> Answered:
+        answer = await self._finalizer.submit(
+            visit.reading.token.worker_id, results, release, visit.identity if reread else None
+        )
+        for reading in (answer.reading, answer.released.reading if answer.released is not None else None):
+            if reading is not None:
+                await self._know(reading.key.collection_id, reading.version)
+        return answer
+
+    def want_slot(self, visit: Visit) -> None:
+        self._wanting.append(visit)
+        self._freed.set()
+
+    # ---- the loops
+
+    async def _claim_loop(self) -> None:
+        while not self._stopping:
+            pause = POLL_SECONDS * random.uniform(0.75, 1.25)  # noqa: S311
+            try:
+                pause = min(pause, await self._top_up())
+            except WorkerEndedError:
+                log.warning("this worker was taken for dead and starts afresh", worker=str(self._id))
+                with suppress(psycopg.OperationalError):
+                    await self._register()
+            except psycopg.OperationalError as error:
+                log.warning("cannot claim", error=str(error).strip())
+                pause = 1.0
+            self._freed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._freed.wait()
+
+    async def _top_up(self) -> float:
+        """Claim what there is room for; returns the seconds after which it is worth trying again."""
+        await self._widen()
+        used = sum(visit.slots for visit in self._visits.values())
+        free = min(self._slots - used, CLAIM_ROWS)
+        reserve = max(1, int(self._slots * EDIT_RESERVE)) if self._slots > 1 else 0
+        if free <= 0:
+            return POLL_SECONDS
+        self._claims += 1
+        token = Token(self._id, self._claims)
+        sweep_slots = max(0, min(self._slots - reserve - used, CLAIM_ROWS))
+        claimed = await self._claim_link.call(_claim, token, self._job_types, free, sweep_slots)
+        for reading in claimed.visits:
+            await self._know(reading.key.collection_id, reading.version)
+            visit = Visit(self, reading, self._names[reading.key.collection_id])
+            self._visits[visit.identity] = visit
+            task = asyncio.create_task(self._visit(visit))
+            self._visiting.add(task)
+            task.add_done_callback(self._visiting.discard)
+        # A full claim means that there is more; a partial one, that lanes ran dry or caps are full.
+        return 0.002 if len(claimed.visits) >= free else POLL_SECONDS
+
+    async def _visit(self, visit: Visit) -> None:
+        try:
+            await visit.run()
+        except psycopg.Error as error:
+            # Nobody can store this row's end: it stays in flight under its token until somebody looks.
+            log.error("a visit failed", row=visit.reading.key.row_id, error=str(error).strip())
+        self._visits.pop(visit.identity, None)
+        self._marked.pop(visit.identity, None)
+        if len(self._visits) <= self._slots * 0.9:
+            self._freed.set()
+
+    async def _widen(self) -> None:
+        wanting, self._wanting = self._wanting, []
+        alive = {visit.identity: visit for visit in wanting if visit.identity in self._visits}
+        of_this_start = [identity for identity, visit in alive.items() if visit.reading.token.worker_id == self._id]
+        if of_this_start:
+            for identity in await self._claim_link.call(widen, self._id, of_this_start):
+                alive[identity].give_slot()
+            self._wanting += [alive[identity] for identity in of_this_start if alive[identity].wants_slot]
+
+    async def _news_loop(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_SECONDS * random.uniform(0.75, 1.25))  # noqa: S311
+            if not self._visits:
+                continue
+            try:
+                for identity in await self._beat_link.call(dirty, self._id):
+                    if identity in self._visits:
+                        self._visits[identity].tell_news()
+                await self._mark(MARK_SECONDS)
+            except psycopg.OperationalError as error:
+                log.info("cannot poll", error=str(error).strip())
+
+    async def _mark(self, seconds: float) -> None:
+        now = asyncio.get_running_loop().time()
+        calling = {}
+        for identity, visit in self._visits.items():
+            columns = tuple(id for id, one in visit.calling.items() if now - one.started >= seconds)
+            if columns != self._marked.get(identity, ()):
+                calling[identity] = columns
+        await self._beat_link.call(mark, self._id, calling)
+        self._marked.update(calling)
+
+    async def _beat_loop(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease / 3)
+            with suppress(psycopg.OperationalError, WorkerEndedError):
+                # One that was ended learns it from its next claim; till then its answers lose, and are booked.
+                await self._beat_link.call(beat, self._id)
+
+    # ---- small things
+
+    async def _register(self) -> None:
+        self._id = uuid4()
+        await self._claim_link.call(
+            register,
+            self._id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            job_types=self._job_types,
+            lease=self._lease,
+        )
+
+    async def _know(self, collection_id: int, number: int) -> None:
+        if (collection_id, number) not in self._versions:
+            version, name = await self._claim_link.call(_load, collection_id, number)
+            self._versions[collection_id, number] = version
+            self._names[collection_id] = name
+
+
+def _claim(connection: Connection, token: Token, job_types: Sequence[str], slots: int, sweep_slots: int) -> Claimed:
+    claimed = claim(connection, token, job_types, slots, sweep_slots)
+    if claimed.swept:
+        end_dispatches(connection, claimed.swept)
+    return claimed
+
+
+def _load(connection: Connection, collection_id: int, number: int) -> tuple[Version, str]:
+    return load_version(connection, collection_id, number), collection_name(connection, collection_id)
+
+
+def _report(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("a worker loop ended", error=repr(task.exception()))
