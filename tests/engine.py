@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,6 +72,7 @@ class Claimer:
         self.id = uuid4()
         self.job_types = list(job_types)
         self._claims = count(1)
+        self._freed: Counter[int] = Counter()
         register(connection, self.id, host="test", pid=1, job_types=self.job_types, lease=lease)
 
     def claim(self, slots: int = 500) -> list[Reading]:
@@ -78,7 +80,8 @@ class Claimer:
 
     def claimed(self, slots: int = 500) -> Claimed:
         token = Token(self.id, next(self._claims))
-        claimed = claim(self.connection, token, self.job_types, slots, slots)
+        freed, self._freed = self._freed, Counter()
+        claimed = claim(self.connection, token, self.job_types, slots, slots, freed)
         end_dispatches(self.connection, claimed.swept)
         return claimed
 
@@ -108,6 +111,7 @@ class Claimer:
 
     def flush(self, results: Sequence[Result] = (), releases: Sequence[Release] = ()) -> Flushed:
         flushed = flush(self.connection, self.id, results, releases)
+        self._freed.update(flushed.freed)
         end_dispatches(self.connection, list(flushed.dispatches))
         return flushed
 

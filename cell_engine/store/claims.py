@@ -85,12 +85,24 @@ def goodbye(connection: Connection, worker_id: UUID) -> None:
     run(connection, "worker_goodbye", worker_id=worker_id)
 
 
-def claim(connection: Connection, token: Token, job_types: Sequence[str], slots: int, sweep_slots: int) -> Claimed:
+def claim(
+    connection: Connection,
+    token: Token,
+    job_types: Sequence[str],
+    slots: int,
+    sweep_slots: int,
+    freed: Mapping[int, int],
+) -> Claimed:
     """Claim up to `slots` rows of these pools, at most `sweep_slots` of them from sweeps, and read them.
 
-    Raises WorkerEndedError when the worker was ended meanwhile; then it has taken nothing.
+    `freed` are slots by collection id that releases have given up since the last claim. Raises WorkerEndedError when
+    the worker was ended meanwhile; then it has taken nothing. After any other error `recover` must come before the
+    next claim: what was taken is not known.
     """
-    run(connection, "wake_delayed", limit=WAKE_LIMIT)
+    with connection.transaction():
+        _asynchronously(connection)
+        give_back(connection, token.worker_id, freed)
+        run(connection, "wake_delayed", limit=WAKE_LIMIT)
     with connection.transaction():
         _asynchronously(connection)
         run(connection, "claim_lock")
@@ -102,15 +114,17 @@ def claim(connection: Connection, token: Token, job_types: Sequence[str], slots:
             slots=slots,
             sweep_slots=sweep_slots,
         ).fetchall()
-    if not lanes:
-        return Claimed()
-    try:
-        return _take(connection, token, lanes)
-    except BaseException:
-        # The slots were given in a transaction of their own, and nothing else would give them back.
-        if not connection.closed:
-            run(connection, "slot_settle", worker_id=token.worker_id)
-        raise
+    return _take(connection, token, lanes) if lanes else Claimed()
+
+
+def recover(connection: Connection, token: Token) -> None:
+    """After a claim that failed half-way: nobody visits its rows, and the worker's slots are what it has in flight.
+
+    The caller makes sure that none of the worker's transactions run beside this one, and forgets what it had `freed`.
+    """
+    with connection.transaction():
+        run(connection, "claim_undo", worker_id=token.worker_id, claim=token.claim)
+        run(connection, "slot_settle", worker_id=token.worker_id)
 
 
 def _take(connection: Connection, token: Token, lanes: Sequence[Any]) -> Claimed:

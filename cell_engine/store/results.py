@@ -1,6 +1,7 @@
 """What comes out of visits: answers into cells, and the end of visits, in one durable transaction a batch."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -77,11 +78,13 @@ class Released:
 
 @dataclass(slots=True)
 class Flushed:
-    """By position in the batch. `dispatches` are those whose end this may have been."""
+    """By position in the batch. `dispatches` are those whose end this may have been; `freed` are slots by collection
+    id, for the next claim to give back."""
 
     stored: list[Stored] = field(default_factory=list)
     released: list[Released] = field(default_factory=list)
     dispatches: set[int] = field(default_factory=set)
+    freed: Counter[int] = field(default_factory=Counter)
 
 
 def flush(connection: Connection, worker_id: UUID, results: Sequence[Result], releases: Sequence[Release]) -> Flushed:
@@ -97,6 +100,8 @@ def flush(connection: Connection, worker_id: UUID, results: Sequence[Result], re
         if releases:
             ends = run(connection, "release", worker_id=worker_id, **_release_columns(releases)).fetchall()
             flushed.dispatches = {dispatch for one in ends for dispatch in one.dispatches}
+            for one in ends:
+                flushed.freed[one.collection_id] += one.slots
             kept = [
                 (release.key, release.token.claim)
                 for release, one in zip(releases, ends, strict=True)

@@ -6,14 +6,14 @@ server will not have (a value it cannot store) is split until the one at fault i
 
 import asyncio
 import random
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import psycopg
 import structlog
 
-from cell_engine.store.claims import Reading, RowKey, read
+from cell_engine.store.claims import Reading, RowKey, Token, read, recover
 from cell_engine.store.database import Connection
 from cell_engine.store.results import Release, Released, Result, Stored, end_dispatches, flush
 from cell_engine.worker.link import Link
@@ -50,6 +50,7 @@ class Finalizer:
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        self._freed: dict[UUID, Counter[int]] = {}
         self._entries: deque[Entry] = deque()
         self._arrived = asyncio.Event()
         self._closing = False
@@ -66,6 +67,15 @@ class Finalizer:
         self._entries.append(entry)
         self._arrived.set()
         return await entry.future
+
+    def take_freed(self, worker_id: UUID) -> Counter[int]:
+        """The slots, by collection id, that have come free since the last call: the next claim gives them back."""
+        return self._freed.pop(worker_id, Counter())
+
+    async def recover(self, token: Token) -> None:
+        """`recover` of the store, in order with what is flushed, so that no slot is counted twice or not at all."""
+        await self._link.call(recover, token)
+        self._freed.pop(token.worker_id, None)
 
     def close(self) -> None:
         """`run` returns when everything submitted so far is stored."""
@@ -88,7 +98,8 @@ class Finalizer:
         wait = RETRY_SECONDS[0]
         while True:
             try:
-                answers = await self._link.call(_flush, worker_id, entries)
+                answers, freed = await self._link.call(_flush, worker_id, entries)
+                self._freed.setdefault(worker_id, Counter()).update(freed)
                 break
             except psycopg.OperationalError as error:
                 # Also deadlocks and time-outs: nothing was stored, so nothing is stored twice.
@@ -121,7 +132,7 @@ class Finalizer:
         await self._store(worker_id, entries)
 
 
-def _flush(connection: Connection, worker_id: UUID, entries: list[Entry]) -> list[Answered]:
+def _flush(connection: Connection, worker_id: UUID, entries: list[Entry]) -> tuple[list[Answered], Counter[int]]:
     results = [result for entry in entries for result in entry.results]
     releases = [entry.release for entry in entries if entry.release is not None]
     flushed = flush(connection, worker_id, results, releases)
@@ -130,7 +141,7 @@ def _flush(connection: Connection, worker_id: UUID, entries: list[Entry]) -> lis
     rereads = [entry.reread for entry in entries if entry.reread is not None]
     readings = {(one.key, one.token.claim): one for one in read(connection, worker_id, rereads)}
     stored, released = iter(flushed.stored), iter(flushed.released)
-    return [
+    answers = [
         Answered(
             [next(stored) for _ in entry.results],
             next(released) if entry.release is not None else None,
@@ -138,3 +149,4 @@ def _flush(connection: Connection, worker_id: UUID, entries: list[Entry]) -> lis
         )
         for entry in entries
     ]
+    return answers, flushed.freed

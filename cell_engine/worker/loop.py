@@ -4,7 +4,7 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID, uuid4
 
@@ -39,6 +39,7 @@ POLL_SECONDS = 0.1
 MARK_SECONDS = 0.5
 """Calls that have run this long are shown as computing; shorter ones cost no write."""
 
+RECOVER_SECONDS = 1.0
 EDIT_RESERVE = 0.05
 """The share of its slots that a worker keeps from sweeps, so that an edit never waits a whole model call for one."""
 
@@ -159,9 +160,9 @@ class Worker:
                 log.warning("this worker was taken for dead and starts afresh", worker=str(self._id))
                 with suppress(psycopg.OperationalError):
                     await self._register()
-            except psycopg.OperationalError as error:
+            except psycopg.Error as error:
                 log.warning("cannot claim", error=str(error).strip())
-                pause = 1.0
+                pause = await self._recover()
             self._freed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -178,7 +179,8 @@ class Worker:
         self._claims += 1
         token = Token(self._id, self._claims)
         sweep_slots = max(0, min(self._slots - reserve - used, CLAIM_ROWS))
-        claimed = await self._claim_link.call(_claim, token, self._job_types, free, sweep_slots)
+        freed = self._finalizer.take_freed(self._id)
+        claimed = await self._claim_link.call(_claim, token, self._job_types, free, sweep_slots, freed)
         for reading in claimed.visits:
             await self._know(reading.key.collection_id, reading.version)
             visit = Visit(self, reading, self._names[reading.key.collection_id])
@@ -188,6 +190,17 @@ class Worker:
             task.add_done_callback(self._visiting.discard)
         # A full claim means that there is more; a partial one, that lanes ran dry or caps are full.
         return 0.002 if len(claimed.visits) >= free else POLL_SECONDS
+
+    async def _recover(self) -> float:
+        """After a claim that failed, perhaps half-way; until that is put right there is no next one."""
+        while not self._stopping:
+            try:
+                await self._finalizer.recover(Token(self._id, self._claims))
+                return POLL_SECONDS
+            except psycopg.Error as error:
+                log.warning("cannot recover a claim", error=str(error).strip())
+                await asyncio.sleep(RECOVER_SECONDS * random.uniform(0.5, 1.0))  # noqa: S311
+        return 0.0
 
     async def _visit(self, visit: Visit) -> None:
         try:
@@ -259,8 +272,15 @@ class Worker:
             self._names[collection_id] = name
 
 
-def _claim(connection: Connection, token: Token, job_types: Sequence[str], slots: int, sweep_slots: int) -> Claimed:
-    claimed = claim(connection, token, job_types, slots, sweep_slots)
+def _claim(
+    connection: Connection,
+    token: Token,
+    job_types: Sequence[str],
+    slots: int,
+    sweep_slots: int,
+    freed: Mapping[int, int],
+) -> Claimed:
+    claimed = claim(connection, token, job_types, slots, sweep_slots, freed)
     if claimed.swept:
         end_dispatches(connection, claimed.swept)
     return claimed

@@ -129,8 +129,9 @@ create table autofill.worker (
 );
 create index worker_live on autofill.worker (beat_at) where ended_at is null;
 
--- Slots that a worker holds of a collection's cap, taken under the claim lock before rows are, given back at release.
--- Held slots are never fewer than the visits in flight (R4): counting `work` and then taking would race.
+-- Slots that a worker holds of a collection's cap, taken under the claim lock before rows are, given back some time after
+-- the release. Held slots are never fewer than the calls in flight (R4): counting `work` and then taking would race.
+-- Only the worker's own claimer writes them (and the janitor, of a worker that has ended), so the claim lock never waits.
 create table autofill.slot (
     worker_id      uuid not null references autofill.worker,
     collection_id  int not null,

@@ -1,6 +1,8 @@
 -- Visits end. Rows and work are locked by the statements before, in that order. `done` and the other ends that follow
 -- from a plan are compare-and-swap on the token and on the demand the visit planned with: newer demand keeps the visit
 -- (R6). A row goes back regardless of newer demand only when it is deferred or handed back.
+-- The slots that come free are returned, not written: only the claimer writes slots, or the claim lock would wait for
+-- this transaction.
 --   done: nothing due, the tuple goes · delay: tried again in `seconds` · hand_over: to another pool, with its age
 --   defer: too many rounds · hand_back: this worker is stopping
 with item as materialized (
@@ -63,13 +65,9 @@ interrupted as (
     from judged cross join unnest(computing) as called
     where ended and ending = 'hand_back'
     group by 1, 2, 3, 4
-),
-freed as (
-    update autofill.slot set held = held - ended.slots
-    from (select collection_id, sum(slots) as slots from judged where ended group by collection_id) as ended
-    where slot.worker_id = %(worker_id)s and slot.collection_id = ended.collection_id
 )
 select number, case when ended then 'released' when won then 'kept' else 'lost' end as outcome,
+    collection_id, case when ended then slots else 0 end as slots,
     case when ended then dispatch_id || coalesce(owners, '{}') else '{}'
     end || case when ended then array(select (value ->> 2)::bigint from jsonb_each(demand)) else '{}' end as dispatches
 from judged

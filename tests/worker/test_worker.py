@@ -31,7 +31,8 @@ def test_rows_fill_and_an_edit_recomputes_exactly_its_dependents(connection: Con
     }
     assert broken_rules(connection) == {}
     assert connection.execute("select count(*) from autofill.work").fetchone() == (0,)
-    assert connection.execute("select coalesce(sum(held), 0) from autofill.slot").fetchone() == (0,)
+    # the worker gave back its slots when it stopped
+    assert connection.execute("select count(*) from autofill.slot").fetchone() == (0,)
 
 
 def test_failures_are_the_cells_own(connection: Connection, database: str) -> None:
