@@ -49,8 +49,8 @@ class _Choice(BaseModel):
 
 
 class _Usage(BaseModel):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
 
 
 class _ProviderError(BaseModel):
@@ -78,8 +78,8 @@ class _Spent:
     def add(self, completion: _Completion) -> None:
         self.model = completion.model or self.model
         if completion.usage is not None:
-            self.tokens_in += completion.usage.prompt_tokens
-            self.tokens_out += completion.usage.completion_tokens
+            self.tokens_in += completion.usage.prompt_tokens or 0
+            self.tokens_out += completion.usage.completion_tokens or 0
 
     def on(self, failure: Failure) -> Failure:
         return replace(failure, model=self.model, tokens_in=self.tokens_in, tokens_out=self.tokens_out)

@@ -10,7 +10,7 @@ from cell_engine.offline_model.wordlists import STOP_WORDS
 HEAD_CHARACTERS = 16_000
 """How much of a text is read: what a text is about stands at its start, and a call must stay cheap."""
 
-_SHORT_HEAD_CHARACTERS = 2_500
+_SHORT_HEAD_CHARACTERS = 1_500
 
 SUMMARY_CHARACTERS = 280
 _ENOUGH_SUMMARY_CHARACTERS = 60  # a first sentence shorter than this is followed by the next one

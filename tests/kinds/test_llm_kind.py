@@ -234,6 +234,14 @@ async def test_answers_with_status_200_that_are_none(
     assert len(provider.requests) == 1
 
 
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None, "completion_tokens": None}])
+async def test_a_server_may_keep_its_usage_to_itself(
+    scripted: LlmKind, provider: ScriptedProvider, usage: object
+) -> None:
+    provider.script = [Script({**completion('{"value": "x"}'), "usage": usage})]
+    assert await scripted.compute(call(llm_column(), SENTENCE)) == Answer("x", "scripted-model", 0, 0)
+
+
 async def test_a_cut_answer_counts_its_tokens_and_says_what_to_do(llm: LlmKind, model: OfflineModel) -> None:
     outcome = await llm.compute(call(llm_column(max_tokens=2), SENTENCE))
     assert isinstance(outcome, Failure)
