@@ -15,7 +15,7 @@ from psycopg import sql
 from cell_engine.embedded import ensure, stop
 from cell_engine.embedded.server import Server
 from cell_engine.store.database import Connection, connect
-from cell_engine.store.schema import migrate
+from cell_engine.store.migrating import migrate
 
 TEMPLATE = "autofill_template"
 _numbers = count()

@@ -29,10 +29,18 @@ judged as materialized (
     join autofill.row on row.collection_id = item.collection_id and row.row_id = item.row_id
     join autofill.collection_column on collection_column.collection_id = item.collection_id
         and collection_column.id = item.column_id
-    left join autofill.work on work.collection_id = item.collection_id and work.row_id = item.row_id
-        and work.worker_id = %(worker_id)s and work.claim = item.claim
-    left join autofill.cell on cell.collection_id = item.collection_id and cell.row_id = item.row_id
-        and cell.column_id = item.column_id
+    -- probed by key, whatever the statistics of these fast-changing tables say
+    left join lateral (
+        select * from autofill.work
+        where work.collection_id = item.collection_id and work.row_id = item.row_id
+        offset 0
+    ) as work on work.worker_id = %(worker_id)s and work.claim = item.claim
+    left join lateral (
+        select * from autofill.cell
+        where cell.collection_id = item.collection_id and cell.row_id = item.row_id
+          and cell.column_id = item.column_id
+        offset 0
+    ) as cell on true
 ),
 written as (
     insert into autofill.cell as cell (

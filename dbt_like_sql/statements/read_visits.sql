@@ -13,8 +13,13 @@ select work.collection_id, work.row_id, work.claim, work.job_type, work.priority
     work.dispatch_id, work.demand, work.attempts, collection.version, row.batch_id, row.change, row.inputs,
     row.deleted_at is not null as deleted, cells.cells
 from wanted
-join autofill.work on work.collection_id = wanted.collection_id and work.row_id = wanted.row_id
-    and work.worker_id = %(worker_id)s and work.claim = wanted.claim
+-- Probed by key, whatever the statistics say: by its index on the worker, each row would read all that is in flight
+-- (110 ms instead of 10 for 500 rows of 2,000).
+cross join lateral (
+    select * from autofill.work
+    where work.collection_id = wanted.collection_id and work.row_id = wanted.row_id
+    offset 0
+) as work
 join autofill.collection on collection.id = work.collection_id
 join autofill.row on row.collection_id = work.collection_id and row.row_id = work.row_id
 cross join lateral (
@@ -24,4 +29,5 @@ cross join lateral (
     )) as cells
     from autofill.cell
     where cell.collection_id = work.collection_id and cell.row_id = work.row_id
-) as cells;
+) as cells
+where work.worker_id = %(worker_id)s and work.claim = wanted.claim;

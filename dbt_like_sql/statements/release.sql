@@ -20,8 +20,12 @@ judged as materialized (
               and (value ->> 0)::bigint <= item.signal) as met
     from item
     join autofill.row on row.collection_id = item.collection_id and row.row_id = item.row_id
-    left join autofill.work on work.collection_id = item.collection_id and work.row_id = item.row_id
-        and work.worker_id = %(worker_id)s and work.claim = item.claim
+    -- probed by key, whatever the statistics of this fast-changing table say
+    left join lateral (
+        select * from autofill.work
+        where work.collection_id = item.collection_id and work.row_id = item.row_id
+        offset 0
+    ) as work on work.worker_id = %(worker_id)s and work.claim = item.claim
 ),
 gone as (
     delete from autofill.work using judged

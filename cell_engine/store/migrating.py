@@ -1,0 +1,80 @@
+"""Migrations: the plain SQL files of `dbt_like_sql/migrations`, `NNNN_name.sql`, each run once in one transaction.
+
+Alembic is the runner. Apart from `schema`, because it weighs 30 MB that workers do without.
+"""
+
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import psycopg
+from alembic.runtime.migration import MigrationContext
+from alembic.script.base import Script, ScriptDirectory
+from alembic.script.revision import RevisionMap
+from sqlalchemy import Connection as SqlAlchemyConnection
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
+
+from cell_engine.errors import SchemaVersionError
+from cell_engine.store.database import SQL
+from cell_engine.store.models import create_models
+from cell_engine.store.schema import newest
+
+VERSION_TABLE = "autofill_schema"
+
+
+def migrate(url: str) -> tuple[int, int]:
+    """Bring the database at `url` to the newest schema and its views along; returns the number before and after.
+
+    Concurrent callers wait for each other. Raises SchemaVersionError when the database is newer than this code.
+    """
+    # The driver is given what psycopg was: a URL or a "host=… dbname=…" string.
+    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=NullPool)
+    with engine.connect() as connection:
+        connection.exec_driver_sql("select pg_advisory_lock(hashtext('autofill.migrate'))")
+        connection.commit()
+        context = MigrationContext.configure(
+            connection,
+            opts={
+                "fn": lambda heads, _: _steps(connection, heads),
+                "version_table": VERSION_TABLE,
+                "transaction_per_migration": True,
+            },
+        )
+        before = int(context.get_current_revision() or 0)
+        connection.commit()
+        if before > newest():
+            raise SchemaVersionError(
+                f"the database schema is {before}, newer than this program's {newest()}: install its newer release"
+            )
+        context.run_migrations()
+        connection.commit()
+        raw = connection.connection.driver_connection
+        assert isinstance(raw, psycopg.Connection)
+        create_models(raw)
+        connection.commit()
+    return before, newest()
+
+
+def _steps(connection: SqlAlchemyConnection, heads: tuple[str, ...] | Any) -> Any:
+    """The migrations still to run, as Alembic wants them: a script each, made of one SQL file."""
+    scripts: list[Script] = []
+    for path in sorted((SQL / "migrations").glob("[0-9]*.sql")):
+        module = ModuleType(f"migration_{path.stem}")
+        number = path.name[:4]
+        module.__dict__.update(
+            revision=number,
+            down_revision=scripts[-1].revision if scripts else None,
+            upgrade=partial(_execute, connection, path.read_bytes()),
+        )
+        module.__doc__ = path.stem
+        scripts.append(Script(module, number, path))
+    directory = ScriptDirectory(SQL / "migrations")
+    directory.revision_map = RevisionMap(lambda: scripts)
+    return directory._upgrade_revs("head", heads or "base")  # type: ignore[arg-type]
+
+
+def _execute(connection: SqlAlchemyConnection, text: bytes) -> None:
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, psycopg.Connection)
+    raw.execute(text)
