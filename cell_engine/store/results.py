@@ -96,10 +96,10 @@ def flush(connection: Connection, worker_id: UUID, results: Sequence[Result], re
         keys = {one.key for one in results} | {one.key for one in releases}
         run(connection, "lock_work", **_keys(list(keys)))
         if results:
-            flushed.stored = _store(connection, worker_id, results)
+            flushed.stored = _store(connection, worker_id, results, flushed.dispatches)
         if releases:
             ends = run(connection, "release", worker_id=worker_id, **_release_columns(releases)).fetchall()
-            flushed.dispatches = {dispatch for one in ends for dispatch in one.dispatches}
+            flushed.dispatches |= {dispatch for one in ends for dispatch in one.dispatches}
             for one in ends:
                 flushed.freed[one.collection_id] += one.slots
             kept = [
@@ -121,7 +121,7 @@ def end_dispatches(connection: Connection, dispatches: Sequence[int]) -> list[in
     return [one.id for one in run(connection, "end_dispatches", dispatches=sorted(dispatches))]
 
 
-def _store(connection: Connection, worker_id: UUID, results: Sequence[Result]) -> list[Stored]:
+def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], dispatches: set[int]) -> list[Stored]:
     stored = run(
         connection,
         "finalize_cells",
@@ -145,7 +145,8 @@ def _store(connection: Connection, worker_id: UUID, results: Sequence[Result]) -
         tokens_out=[one.tokens_out for one in results],
         dispatches=[one.dispatch_id for one in results],
         batches=[one.batch_id for one in results],
-    )
+    ).fetchall()
+    dispatches |= {one.met for one in stored if one.met is not None}
     return [Stored(one.won, one.change or 0) for one in stored]
 
 

@@ -18,7 +18,7 @@ with item as materialized (
     )
 ),
 judged as materialized (
-    select item.*, work.claim is not null as won,
+    select item.*, work.claim is not null as won, work.dispatch_id as visiting,
         case when (work.demand -> item.column_id::text ->> 0)::bigint <= item.signal
              then (work.demand -> item.column_id::text ->> 2)::bigint
              else coalesce(work.dispatch_id, item.dispatch_id) end as credited,
@@ -119,6 +119,7 @@ booked as (
     group by 1, 2, 3, 4, won, error_class, error, model,
         case when error_class is not null then number end
 )
-select judged.number, judged.won, written.change
+-- whose demand is met while another dispatch's visit goes on: their end may have come
+select judged.number, judged.won, written.change, case when credited <> visiting then credited end as met
 from judged left join written using (collection_id, row_id, column_id)
 order by judged.number;
