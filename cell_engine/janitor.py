@@ -3,12 +3,12 @@
 import threading
 
 import psycopg
-import structlog
 
+from cell_engine.log import get_logger
 from cell_engine.parts import open_store
 from cell_engine.store.upkeep import keep_up
 
-log = structlog.get_logger()
+log = get_logger(__name__)
 
 
 def run_janitor(url: str, *, period: float = 5.0, stop: threading.Event) -> None:

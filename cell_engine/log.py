@@ -29,8 +29,9 @@ _SECRET_KEY = re.compile(
 _CAMEL_OR_DASH = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-.\s]+")
 
 _SECRETS_IN_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
-    # scheme://user:password@host; greedy, because people forget to escape an @ in a password.
-    (re.compile(r"(://[^\s:/@\"'<>]*:)[^\s\"'<>]+@"), rf"\1{REDACTED}@"),
+    # scheme://user:password@host; greedy, because people forget to escape an @ in a password; bounded (a cloud's login
+    # token has a good thousand characters), so that no hostile text takes long.
+    (re.compile(r"(://[^\s:/@\"'<>]{0,256}:)[^\s\"'<>]{1,2048}@"), rf"\1{REDACTED}@"),
     # OpenAI-style keys, also when a provider's error echoes them half masked.
     (re.compile(r"(?<![A-Za-z0-9])sk-[A-Za-z0-9_*-]{8,}"), f"sk-{REDACTED}"),
     (re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]+", re.IGNORECASE), rf"\1 {REDACTED}"),

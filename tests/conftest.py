@@ -24,7 +24,9 @@ _numbers = count()
 def pytest_configure(config: pytest.Config) -> None:
     # The controller makes the server's home, which goes with the session; the parallel workers find it by name.
     if not hasattr(config, "workerinput"):
-        os.environ["AUTOFILL_TEST_HOME"] = tempfile.mkdtemp(prefix="autofill-test-")
+        home = Path(tempfile.mkdtemp(prefix="autofill-test-"))
+        home.chmod(0o755)  # as root, the server runs as another user, and has to get in
+        os.environ["AUTOFILL_TEST_HOME"] = str(home)
         # A developer's own settings are not the tests'.
         for name in ("AUTOFILL_DATABASE_URL", "AUTOFILL_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL", "DAGSTER_HOME"):
             os.environ.pop(name, None)

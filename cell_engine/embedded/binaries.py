@@ -137,11 +137,12 @@ def _folders() -> Iterator[Path]:
     if on_path is not None:
         yield Path(on_path).resolve().parent
     for pattern in _SYSTEM_FOLDERS:
-        yield from sorted(Path("/").glob(pattern.lstrip("/")), key=_number_in, reverse=True)
+        yield from sorted(Path("/").glob(pattern.lstrip("/")), key=_numbers_in, reverse=True)
 
 
-def _number_in(folder: Path) -> int:
-    return max((int(number) for number in re.findall(r"\d+", str(folder))), default=0)
+def _numbers_in(folder: Path) -> list[int]:
+    """Sorts folders of one pattern by version: "10" after "9.6"."""
+    return [int(number) for number in re.findall(r"\d+", str(folder))]
 
 
 def _version(program: Path) -> str | None:

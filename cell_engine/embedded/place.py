@@ -1,4 +1,8 @@
-"""Where a home's server keeps its files. Everything follows from the home's path; nothing chosen needs remembering."""
+"""Where a home's server keeps its files: in `<home>/postgres`.
+
+Root's server may be unable to reach that. Then the folder has a link `elsewhere` to the server's real one, so that
+deleting the home starts afresh and moving it keeps the data. Nothing else is chosen, so nothing else is remembered.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import re
+import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,7 +64,8 @@ class Place:
         below = self.folder / "run"
         if len(os.fsencode(below)) <= _LONGEST_SOCKET_DIR and _PLAIN_PATH.fullmatch(str(below)):
             return below
-        return _SHORT / f"autofill-{_digest(self.folder)}"
+        digest = hashlib.blake2b(os.fsencode(self.folder), digest_size=6).hexdigest()
+        return _SHORT / f"autofill-{digest}"
 
     @property
     def socket(self) -> Path:
@@ -86,8 +92,7 @@ def existing_place(home: Path) -> Place | None:
     Raises:
         AutofillError: the data belongs to somebody else.
     """
-    places = [_near(home), _far(home)] if acting_as_root() else [_near(home)]
-    for place in places:
+    for place in filter(None, (_near(home), _elsewhere(home))):
         try:
             owner_of(place.data)
         except FileNotFoundError:
@@ -110,16 +115,19 @@ def choose_place(home: Path) -> tuple[Place, Account]:
             )
         return place, account
     account = default_account()
-    near, far = _near(home), _far(home)
+    near = _near(home)
     if can_enter(account, near.folder):
         return near, account
+    far = _elsewhere(home) or Place(REACHABLE_BY_ALL / secrets.token_hex(6))
     try:
         _create(REACHABLE_BY_ALL)
         _create(far.folder)
+        if can_enter(account, far.folder):
+            _link(home).unlink(missing_ok=True)
+            _link(home).symlink_to(far.folder)
+            return far, account
     except OSError as error:
         raise _unusable(home, error) from error
-    if can_enter(account, far.folder):
-        return far, account
     raise AutofillError(
         f"User id {account.uid}, which runs the database for root, can reach neither {home} nor {REACHABLE_BY_ALL}. "
         "Set AUTOFILL_HOME to a folder that it can reach."
@@ -149,12 +157,13 @@ def _near(home: Path) -> Place:
     return Place(home / "postgres")
 
 
-def _far(home: Path) -> Place:
-    return Place(REACHABLE_BY_ALL / _digest(home))
+def _link(home: Path) -> Path:
+    return _near(home).folder / "elsewhere"
 
 
-def _digest(path: Path) -> str:
-    return hashlib.blake2b(os.fsencode(path), digest_size=6).hexdigest()
+def _elsewhere(home: Path) -> Place | None:
+    link = _link(home)
+    return Place(link.readlink()) if link.is_symlink() else None
 
 
 def _create(folder: Path) -> None:

@@ -92,7 +92,12 @@ def stop(home: Path) -> bool:
         return False
     with locked(home):
         place = existing_place(home)
-        return place is not None and _shut_down(place)
+        if place is None:
+            return False
+        stopped = _shut_down(place)
+        if place.socket_dir.parent != place.folder:
+            shutil.rmtree(place.socket_dir, ignore_errors=True)
+        return stopped
 
 
 def _canonical(home: Path) -> Path:
@@ -175,10 +180,8 @@ def _clear_socket_dir(place: Place) -> None:
 
 def _wait_for_others(place: Place) -> None:
     """Processes of a server live but it does not answer: give them a moment, and end those that will never answer."""
-    if postmaster(place.pid_file) is None:
-        # Killed, and some of its processes have not noticed yet (or all are in a container that we cannot look into).
-        if not _wait_until_free(place, _ORPHAN_PATIENCE):
-            _kill_orphans(place)
+    if _await_postmaster(place) is None:
+        _kill_orphans(place)
     elif says_ready(place.pid_file) and not place.socket.exists():
         # Someone tidied up /tmp: nobody can ever connect to it again.
         _shut_down(place)
@@ -187,24 +190,35 @@ def _wait_for_others(place: Place) -> None:
 
 
 def _shut_down(place: Place) -> bool:
-    first = postmaster(place.pid_file)
-    if first is None and _is_free(place):
+    """Stop whatever serves the data; returns whether anything did."""
+    if _is_free(place):
         return False
-    if first is not None:
-        for how, patience in ((signal.SIGINT, _STOP_PATIENCE), (signal.SIGQUIT, _STOP_PATIENCE)):
-            _send(first, how)
-            if _wait_until_free(place, patience):
-                break
-    elif not _wait_until_free(place, _ORPHAN_PATIENCE):
+    first = _await_postmaster(place)
+    if first is None:
         _kill_orphans(place)
+    else:
+        for how in (signal.SIGINT, signal.SIGQUIT):  # "fast", then "immediate"
+            _send(first, how)
+            if _wait_until_free(place, _STOP_PATIENCE):
+                break
     if not _wait_until_free(place, _ORPHAN_PATIENCE):
         raise AutofillError(
             f"A process that cannot be seen from here, perhaps in another container, still serves the database in "
             f"{place.data}. Stop it there."
         )
-    if place.socket_dir.parent != place.folder:
-        shutil.rmtree(place.socket_dir, ignore_errors=True)
     return True
+
+
+def _await_postmaster(place: Place) -> psutil.Process | None:
+    """The first process of a server. If there are only others, they get a moment to leave or to come by one.
+
+    They may be left of a killed server and about to notice, or those of one that has not written its pid file yet (its
+    starter was killed), or in another container, out of our sight.
+    """
+    deadline = time.monotonic() + _ORPHAN_PATIENCE
+    while (first := postmaster(place.pid_file)) is None and not _is_free(place) and time.monotonic() < deadline:
+        time.sleep(_POLL)
+    return first
 
 
 def _kill_orphans(place: Place) -> None:

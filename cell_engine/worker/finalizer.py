@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import psycopg
-import structlog
 
+from cell_engine.log import get_logger
 from cell_engine.store.claims import Reading, RowKey, Token, read, recover
 from cell_engine.store.database import Connection
 from cell_engine.store.results import Release, Released, Result, Stored, end_dispatches, flush
@@ -22,7 +22,7 @@ FLUSH_ENTRIES = 500
 FLUSH_SECONDS = 0.01
 RETRY_SECONDS = (0.1, 5.0)
 
-log = structlog.get_logger()
+log = get_logger(__name__)
 
 
 @dataclass(slots=True)

@@ -9,9 +9,9 @@ from contextlib import suppress
 from uuid import UUID, uuid4
 
 import psycopg
-import structlog
 
 from cell_engine.kinds.registry import JOB_TYPES, make_kinds
+from cell_engine.log import get_logger
 from cell_engine.specs.version import Version
 from cell_engine.store import schema
 from cell_engine.store.claims import (
@@ -43,7 +43,7 @@ RECOVER_SECONDS = 1.0
 EDIT_RESERVE = 0.05
 """The share of its slots that a worker keeps from sweeps, so that an edit never waits a whole model call for one."""
 
-log = structlog.get_logger()
+log = get_logger(__name__)
 
 
 async def run_worker(

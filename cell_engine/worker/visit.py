@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, TypedDict
 
-import structlog
-
 from cell_engine.kinds.base import RETRYABLE, Call, Failure, Kind, Outcome
+from cell_engine.log import get_logger
 from cell_engine.plan import BLOCKED, Blocked, Cell, Current, Due, Plan, plan
 from cell_engine.specs.version import Version
 from cell_engine.store.claims import Reading, RowKey, Token
@@ -27,7 +26,7 @@ ROUNDS = 3
 STORM_SECONDS = 30.0
 BACKOFF_SECONDS = (1.0, 60.0)
 
-log = structlog.get_logger()
+log = get_logger(__name__)
 
 
 class Host(Protocol):

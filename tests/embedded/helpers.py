@@ -36,6 +36,18 @@ def alive(process: psutil.Process) -> bool:
         return False
 
 
+def postmasters_in(folder: Path) -> list[int]:
+    """The pids of whole servers below the folder."""
+
+    def is_first(process: psutil.Process) -> bool:
+        try:
+            return "-D" in process.cmdline()
+        except psutil.Error:
+            return False
+
+    return [process.pid for process in processes_in(folder) if is_first(process)]
+
+
 def postmaster_pid(server: Server) -> int:
     return int((server.data_dir / "postmaster.pid").read_text().splitlines()[0])
 

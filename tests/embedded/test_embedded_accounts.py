@@ -7,13 +7,13 @@ import pwd
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import psutil
 import pytest
 
 from cell_engine.embedded import ensure, place, running, stop
+from cell_engine.embedded.account import default_account
 from cell_engine.errors import AutofillError
 
 from .helpers import PROJECT, postmaster_pid, query, start_python
@@ -84,13 +84,13 @@ def run_as_nobody(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 @as_root
 def test_life_of_a_server_as_nobody() -> None:
-    chosen = "keeps_data or killed_server_recovers or killed_on_the_way or many_starters or recycled_pid"
+    chosen = "keeps_data or killed_server_recovers or (killed_on_the_way and global) or recycled_pid"
     ended = run_as_nobody(
         *("-m", "pytest", PROJECT / "tests/embedded/test_embedded_server.py", "-k", chosen),
         *("-p", "no:cacheprovider", f"--rootdir={PROJECT}", f"--confcutdir={PROJECT / 'tests/embedded'}"),
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "7 passed" in ended.stdout
+    assert "4 passed" in ended.stdout
 
 
 @as_root
@@ -115,7 +115,12 @@ def test_closed_home(closed_home: Path, reachable_by_all: Path) -> None:
 
         closed_home.parents[1].chmod(0o755)  # the data stays where it is
         assert stop(closed_home) is True
-        assert query(ensure(closed_home), "select answer from kept") == [(42,)]
+        moved = closed_home.rename(closed_home.with_name("moved"))
+        assert query(ensure(moved), "select answer from kept") == [(42,)]
+        stop(moved)
+        shutil.rmtree(moved)  # which is how people start afresh
+        assert running(closed_home) is None
+        assert list(reachable_by_all.iterdir()) == [server.data_dir.parent]
     finally:
         stop(closed_home)
 
@@ -132,8 +137,11 @@ def test_closed_home_and_no_other_place(closed_home: Path, reachable_by_all: Pat
 @as_root
 def test_data_behind_a_closed_door(home: Path) -> None:
     home.chmod(0o700)
-    with pytest.raises(AutofillError, match="cannot reach that folder"):
-        ensure(home)
+    try:
+        with pytest.raises(AutofillError, match="cannot reach that folder"):
+            ensure(home)
+    finally:
+        home.chmod(0o755)
 
 
 @as_root
@@ -141,9 +149,11 @@ def test_data_of_root(home: Path) -> None:
     data = home / "postgres" / "data"
     owner = data.stat().st_uid
     os.chown(data, 0, -1)
-    with pytest.raises(AutofillError, match=r"belongs to root.*chown -R"):
-        ensure(home)
-    os.chown(data, owner, -1)
+    try:
+        with pytest.raises(AutofillError, match=r"belongs to root.*chown -R"):
+            ensure(home)
+    finally:
+        os.chown(data, owner, -1)
 
 
 @as_root
@@ -159,17 +169,6 @@ def test_home_of_somebody_else(new_home: Path) -> None:
     new_home.mkdir()
     ended = run_as_nobody("-c", ENSURE_AND_STOP, new_home)
     assert "Set AUTOFILL_HOME to a folder that you can write to" in ended.stderr
-
-
-@as_root
-def test_narrow_umask(new_home: Path) -> None:
-    new_home.mkdir()
-    before = os.umask(0o077)
-    try:
-        server = ensure(new_home)
-        assert server.data_dir.is_relative_to(new_home)
-    finally:
-        os.umask(before)
 
 
 @as_root
@@ -194,14 +193,11 @@ def test_server_of_another_container_is_left_alone(home: Path) -> None:
     assert query(server, "select 1") == [(1,)]
 
 
-def test_socket_folder_taken_by_somebody_else(new_home: Path) -> None:
-    home = new_home / ("x" * 100)
-    server = ensure(home)
-    stop(home)
-    assert not server.socket_dir.exists()
-    server.socket_dir.symlink_to(tempfile.gettempdir())
+def test_socket_folder_taken_by_somebody_else(tmp_path: Path) -> None:
+    long = place.Place(tmp_path / ("x" * 100))
+    long.socket_dir.symlink_to(tmp_path)
     try:
         with pytest.raises(AutofillError, match="Remove it, or set AUTOFILL_HOME"):
-            ensure(home)
+            long.give_socket_dir(default_account())
     finally:
-        server.socket_dir.unlink()
+        long.socket_dir.unlink()

@@ -16,8 +16,6 @@ from cell_engine.errors import AutofillError
 
 from .helpers import query
 
-ALL_SYSTEM_FOLDERS = binaries._SYSTEM_FOLDERS
-
 
 @pytest.fixture
 def bare_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:

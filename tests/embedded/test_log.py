@@ -73,10 +73,10 @@ def test_any_text_is_redacted_once(text: str) -> None:
 
 
 @given(
-    st.text(alphabet=st.characters(exclude_characters="\"'<> \t\r\n\x0b\x0c", categories=["L", "N", "P"]), min_size=12)
+    st.text(alphabet=st.characters(exclude_characters="\"'<> \t\r\n\x0b\x0c", categories=["L", "N", "P"]), min_size=1)
 )
 def test_any_password_of_a_url(password: str) -> None:
-    assert password not in redact_text(f"postgresql://user:{password}@host/autofill")
+    assert redact_text(f"postgresql://user:{password}@host/autofill") == "postgresql://user:***@host/autofill"
 
 
 def test_values_at_any_depth() -> None:
