@@ -12,6 +12,7 @@ order come to the same end.
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from hashlib import blake2b
 
 from cell_engine.specs.text import Json
@@ -50,10 +51,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A column asked for by name: by which dispatch, with what signal, and whether a fresh answer is computed again."""
+    """A column asked for by name, with what signal, and by which dispatch. `forced` is the signal of the latest demand
+    that wants even a fresh answer computed again, 0 for none."""
 
     signal: int
-    force: bool
+    forced: int
     dispatch: int
 
 
@@ -109,7 +111,7 @@ def fingerprint(column: Column, shown: Collection[Shown]) -> bytes:
     """
     digest = blake2b(column.hash, digest_size=16)
     for one in shown:
-        text = "" if one.state != "value" else json.dumps(one.value, sort_keys=True, separators=(",", ":"))
+        text = "" if one.state != "value" else _canonical(one.value)
         digest.update(f"{one.state}:{len(text)}:".encode())
         digest.update(text.encode())
     return digest.digest()
@@ -134,29 +136,32 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
             continue
         cell = row.cells.get(column.id) or _NO_CELL
         request = asked.get(column.id)
-        wanted = request is not None and request.signal > cell.called
         automatic = column.mode == "on_change" and not cell.user_set
-        if any(dep.column in moving for dep in column.deps):
-            if automatic or (wanted and not cell.user_set):
-                moving.add(column.id)
+        remembered = cell.demanded > cell.called  # a force that found its inputs missing
+        if not (automatic or request is not None or remembered):
             continue
-        if not (automatic or wanted or cell.demanded > cell.called):
+        if any(dep.column in moving for dep in column.deps):
+            if not cell.user_set:
+                moving.add(column.id)
             continue
         shown = [_shown(row, version.by_id[dep.column], stuck) for dep in column.deps]
         mark = fingerprint(column, shown)
         stale = cell.fingerprint != mark
+        # Answered is what a call newer than the demand has answered, under the definition there is now.
+        wanted = request is not None and (stale or request.signal > cell.called)
         read_change = max((_change(row, dep) for dep in column.deps), default=0)
         lacking = _lacking(column, shown, version)
         if lacking:
             stuck.add(column.id)
             if wanted or (automatic and stale):
-                demanded = request.signal if request is not None and wanted and request.force else 0
+                demanded = request.forced if request is not None and request.forced > cell.called else 0
                 blocked.append(Blocked(column, lacking, mark, read_change, demanded))
             continue
         needed = (
             (automatic and stale)
-            or (wanted and request is not None and (request.force or stale or cell.error_class is not None))
-            or cell.demanded > cell.called
+            or (wanted and (stale or cell.error_class is not None))
+            or (request is not None and request.forced > cell.called)
+            or remembered
         )
         if needed:
             inputs = {dep.column: one.value for dep, one in zip(column.deps, shown, strict=True)}
@@ -166,6 +171,21 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
         elif not stale and cell.read_change < read_change:
             current.append(Current(column, read_change))
     return Plan(tuple(due), tuple(blocked), tuple(current))
+
+
+def _canonical(value: Json) -> str:
+    """One text for one value as the database compares it: keys sorted, and 1, 1.0 and 1e0 the same number."""
+    return json.dumps(_integral(value), sort_keys=True, separators=(",", ":"))
+
+
+def _integral(value: Json) -> Json:
+    if isinstance(value, float) and value.is_integer():
+        return int(Decimal(repr(value)))  # the digits that were written, as jsonb keeps them; not the double's own
+    if isinstance(value, list):
+        return [_integral(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _integral(item) for key, item in value.items()}
+    return value
 
 
 def _shown(row: Row, column: Column, stuck: Collection[int]) -> Shown:

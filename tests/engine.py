@@ -1,23 +1,26 @@
 """What tests of the engine share: a small collection, rows in it, and a worker of their own over real PostgreSQL."""
 
 import asyncio
+import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 from uuid import uuid4
 
-from cell_engine.plan import Plan, plan
+from cell_engine.plan import BLOCKED, Due, Plan, plan
 from cell_engine.specs.compile import compile_text
 from cell_engine.specs.text import Json
 from cell_engine.specs.version import Version
 from cell_engine.store.applying import apply
 from cell_engine.store.batches import Batch, add_batch
 from cell_engine.store.claims import Claimed, Reading, Token, claim, read, register
-from cell_engine.store.collections import Collection, find_collection
+from cell_engine.store.collections import Collection, find_collection, load_version
 from cell_engine.store.database import Connection
 from cell_engine.store.results import Ending, Flushed, Release, Result, end_dispatches, flush
 from cell_engine.worker import run_worker
@@ -30,6 +33,35 @@ columns:
   - {name: b, type: text, kind: function, deps: [a], function: {name: "tests.functions:upper"}}
   - {name: c, type: text, kind: function, deps: [b], function: {name: "tests.functions:upper_b"}}
 """
+
+
+_COLUMN = re.compile(r"(?P<name>\w+)(@(?P<definition>\w+))?(/(?P<mode>\w+))?(!(?P<kind>\w+))?(: (?P<deps>.+))?")
+
+
+def sheet(*columns: str, name: str = "sheet", cap: int | None = None) -> str:
+    """A collection's YAML, for tests where only the shape matters; all columns are text.
+
+    "a" is an input; "d: a b?" is computed from a and, optionally, b; "d@2: a" has another definition than "d: a";
+    "d/never: a" has that mode and "d!llm: a" that kind.
+    """
+    lines = ["namespace: test", f"name: {name}", *([f"cap: {cap}"] if cap is not None else []), "columns:"]
+    for column in columns:
+        found = _COLUMN.fullmatch(column)
+        assert found is not None, column
+        fields = [f"name: {found['name']}", "type: text"]
+        if found["deps"]:
+            deps = [
+                f"{{column: {dep[:-1]}, optional: true}}" if dep.endswith("?") else dep for dep in found["deps"].split()
+            ]
+            settings = {
+                "function": f'{{name: "tests.functions:shape_{found["definition"] or 1}"}}',
+                "llm": f'{{model: shape-{found["definition"] or 1}, prompt: "-"}}',
+            }
+            kind = found["kind"] or "function"
+            fields += [f"kind: {kind}", f"deps: [{', '.join(deps)}]", f"{kind}: {settings[kind]}"]
+            fields += [f"mode: {found['mode']}"] if found["mode"] else []
+        lines.append(f"  - {{{', '.join(fields)}}}")
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -107,7 +139,7 @@ class Claimer:
         return Result(**(fields | changes))  # type: ignore[arg-type]
 
     def release(self, reading: Reading, ending: Ending = "done", **changes: object) -> Release:
-        return Release(reading.key, reading.token, reading.signal, ending, **changes)  # type: ignore[arg-type]
+        return Release(reading.key, reading.token, reading.signal, reading.raised, ending, **changes)  # type: ignore[arg-type]
 
     def flush(self, results: Sequence[Result] = (), releases: Sequence[Release] = ()) -> Flushed:
         flushed = flush(self.connection, self.id, results, releases)
@@ -115,34 +147,51 @@ class Claimer:
         end_dispatches(self.connection, list(flushed.dispatches))
         return flushed
 
-    def work_off(self, version: Version, value: str = "computed") -> int:
-        """Visit everything there is, answering each call with the column's name and what it read; returns the calls."""
-        calls = 0
+    def found(self, reading: Reading, steps: Plan) -> list[Result]:
+        """What the plan found without a call: cells that are blocked, and those that are current again."""
+        common = {
+            "key": reading.key, "token": reading.token, "signal": reading.signal, "dispatch_id": reading.dispatch_id,
+            "batch_id": reading.batch_id, "version": reading.version, "call": False,
+        }  # fmt: skip
+        return [
+            Result(
+                column_id=step.column.id, read_change=step.read_change, fingerprint=step.fingerprint,
+                error_class=BLOCKED, error=step.reason, demanded=step.demanded, **common,
+            )
+            for step in steps.blocked
+        ] + [
+            Result(column_id=step.column.id, read_change=step.read_change, **common) for step in steps.current
+        ]  # fmt: skip
+
+    def visit(self, reading: Reading, answer: Callable[[Due], Json] | None = None) -> list[str]:
+        """Make one visit to its end, one plan after the other; returns the names of the columns called, in order.
+
+        Unless `answer` says otherwise, a call answers its column's name and what it read.
+        """
+        called: list[str] = []
+        current: Reading | None = reading
+        while current is not None:
+            version = load_version(self.connection, current.key.collection_id, current.version)
+            steps = plan(current.row, version, current.asked)
+            results = self.found(current, steps)
+            for due in steps.due:
+                value = answer(due) if answer is not None else f"{due.column.name}({_text(due.inputs)})"
+                results.append(self.answer(current, due.column.id, value, steps))
+            called += [due.column.name for due in steps.due]
+            if results:
+                self.flush(results)
+                current = self.reread(current)
+            else:
+                current = self.flush(releases=[self.release(current)]).released[0].reading
+        return called
+
+    def work_off(self, answer: Callable[[Due], Json] | None = None) -> list[str]:
+        """Visit everything there is; returns the names of the columns called, in order."""
+        called: list[str] = []
         while visits := self.claim():
             for reading in visits:
-                current: Reading | None = reading
-                while current is not None:
-                    steps = plan(current.row, version, current.asked)
-                    if not steps.due and not steps.blocked:
-                        outcome = self.flush(releases=[self.release(current)]).released[0]
-                        current = outcome.reading
-                        continue
-                    results = [
-                        self.answer(current, due.column.id, f"{due.column.name}({_text(due.inputs)}){value}", steps)
-                        for due in steps.due
-                    ]
-                    results += [
-                        Result(
-                            current.key, current.token, step.column.id, current.signal, current.dispatch_id,
-                            current.batch_id, current.version, step.read_change, step.fingerprint, call=False,
-                            error_class="blocked", error=step.reason, demanded=step.demanded,
-                        )
-                        for step in steps.blocked
-                    ]  # fmt: skip
-                    calls += len(steps.due)
-                    self.flush(results)
-                    current = self.reread(current)
-        return calls
+                called += self.visit(reading, answer)
+        return called
 
 
 @contextmanager
@@ -182,6 +231,18 @@ def wait_for_lock(connection: Connection, application: str) -> None:
         "and datname = current_database())",
         application,
     )
+
+
+def wait_or_lock(connection: Connection, application: str, future: "Future[Any]") -> None:
+    """Until what runs there has ended or waits for a lock: for tests that allow either."""
+    deadline = time.monotonic() + 30
+    query = (
+        "select from pg_stat_activity where application_name = %s and wait_event_type = 'Lock' "
+        "and datname = current_database()"
+    )
+    while not future.done() and connection.execute(query, [application]).fetchone() is None:
+        assert time.monotonic() < deadline, f"{application} neither ended nor waits for a lock"
+        time.sleep(0.02)
 
 
 def _text(inputs: Mapping[int, Json]) -> str:

@@ -36,7 +36,8 @@ def apply(connection: Connection, spec: CompiledSpec, *, actor: str) -> Applied:
             return Applied(collection, load_version(connection, collection.id), created=False)
         before = load_version(connection, collection.id) if collection.version else None
         version = add_version(connection, collection, spec, actor)
-        known = {column.id: column.hash for column in before.columns} if before is not None else {}
+        # One that has only now become on-change is new to the cascade, whatever its definition.
+        known = {column.id: column.hash for column in (before.computed if before else ()) if column.mode == "on_change"}
         changed = [
             column for column in version.computed if column.mode == "on_change" and known.get(column.id) != column.hash
         ]

@@ -37,13 +37,15 @@ class RowKey:
 
 @dataclass(slots=True)
 class Reading:
-    """Everything a visit plans with, of one snapshot. `signal` is the latest demand it covers."""
+    """Everything a visit plans with, of one snapshot. `signal` is the latest demand it covers, `raised` how
+    often demand had come."""
 
     key: RowKey
     token: Token
     job_type: str
     priority: str
     signal: int
+    raised: int
     dispatch_id: int
     asked: dict[int, Asked]
     attempts: dict[int, int]
@@ -114,17 +116,20 @@ def claim(
             slots=slots,
             sweep_slots=sweep_slots,
         ).fetchall()
-    return _take(connection, token, lanes) if lanes else Claimed()
+    return _take(connection, token, lanes)
 
 
-def recover(connection: Connection, token: Token) -> None:
-    """After a claim that failed half-way: nobody visits its rows, and the worker's slots are what it has in flight.
+def recover(connection: Connection, worker_id: UUID, claim_number: int | None) -> None:
+    """After slots were asked for in vain: the worker's slots are what it has in flight. With the number of a claim that
+    failed, perhaps half-way, its rows go back too: nobody visits them.
 
     The caller makes sure that none of the worker's transactions run beside this one, and forgets what it had `freed`.
     """
     with connection.transaction():
-        run(connection, "claim_undo", worker_id=token.worker_id, claim=token.claim)
-        run(connection, "slot_settle", worker_id=token.worker_id)
+        run(connection, "worker_fence", worker_id=worker_id)
+        if claim_number is not None:
+            run(connection, "claim_undo", worker_id=worker_id, claim=claim_number)
+        run(connection, "slot_settle", worker_id=worker_id)
 
 
 def _take(connection: Connection, token: Token, lanes: Sequence[Any]) -> Claimed:
@@ -160,29 +165,40 @@ def _take(connection: Connection, token: Token, lanes: Sequence[Any]) -> Claimed
 
 
 def _sweep(connection: Connection, token: Token, lane: Any, claimed: Claimed) -> list[RowKey]:
-    """The next rows of the lane's oldest open sweep, as work of this worker."""
-    window = run(
-        connection,
-        "sweep_window",
-        collection_id=lane.collection_id,
-        job_type=lane.job_type,
-        slots=lane.swept,
-    ).fetchall()
-    if not window:
-        return []
+    """The next rows of the lane's oldest open sweep, as work of this worker.
+
+    A sweep whose only rows left are held by somebody does not keep the ones behind it waiting.
+    """
+    after = 0
+    while True:
+        window = run(
+            connection,
+            "sweep_window",
+            collection_id=lane.collection_id,
+            job_type=lane.job_type,
+            slots=lane.swept,
+            after=after,
+        ).fetchall()
+        if not window:
+            return []
+        started = _walk(connection, token, lane.collection_id, window, claimed)
+        if started or any(one.locked for one in window):
+            return started
+        after = window[0].sweep_id
+
+
+def _walk(
+    connection: Connection, token: Token, collection_id: int, window: Sequence[Any], claimed: Claimed
+) -> list[RowKey]:
+    """A window of a sweep: its locked rows become work, the others holes, and the cursor passes them all."""
     sweep_id, cursor = window[0].sweep_id, window[0].cursor
     chosen = [one.row_id for one in window if one.row_id is not None]
     locked = [one.row_id for one in window if one.locked]
-    met = {
-        one.row_id: one.state
-        for one in run(connection, "lock_work_skip", collection_id=lane.collection_id, rows=locked)
-    }
+    met = {one.row_id: one.state for one in run(connection, "lock_work_skip", collection_id=collection_id, rows=locked)}
     fresh = [row_id for row_id in locked if row_id not in met]
     raised = [row_id for row_id, state in met.items() if state is not None]
     if raised:
-        dispatch_id = run(connection, "sweep_dispatch", sweep_id=sweep_id).fetchone()
-        assert dispatch_id is not None
-        displaced = run(connection, "demand_raise", dispatch_id=dispatch_id.dispatch_id, rows=raised, priority="sweep")
+        displaced = run(connection, "demand_raise", dispatch_id=window[0].dispatch_id, rows=raised, priority="sweep")
         claimed.swept += [one.owner for one in displaced]
     started = _keys(
         run(
@@ -195,7 +211,7 @@ def _sweep(connection: Connection, token: Token, lane: Any, claimed: Claimed) ->
             queued=[row_id for row_id, state in met.items() if state == "queued"],
         )
     )
-    passed = set(fresh) | set(raised)
+    passed = {*fresh, *raised}
     advanced = run(
         connection,
         "sweep_advance",
@@ -250,6 +266,21 @@ def give_back(connection: Connection, worker_id: UUID, slots: Mapping[int, int])
         run(connection, "slot_return", worker_id=worker_id, collections=list(unused), slots=list(unused.values()))
 
 
+def reread(connection: Connection, worker_id: UUID, visits: Sequence[tuple[RowKey, int]]) -> list[Reading]:
+    """`read`, of visits that new demand has come for: their hint is cleared."""
+    if not visits:
+        return []
+    with connection.transaction():
+        held = _keys(run(connection, "visits_lock", worker_id=worker_id, **_columns(visits)))
+        run(
+            connection,
+            "visits_clean",
+            collections=[key.collection_id for key in held],
+            rows=[key.row_id for key in held],
+        )
+        return read(connection, worker_id, visits)
+
+
 def read(connection: Connection, worker_id: UUID, visits: Sequence[tuple[RowKey, int]]) -> list[Reading]:
     """What visits plan with, read now; a visit that is no longer this worker's is left out."""
     if not visits:
@@ -282,7 +313,7 @@ def mark(connection: Connection, worker_id: UUID, calling: Mapping[tuple[RowKey,
 
 
 def _asynchronously(connection: Connection) -> None:
-    connection.execute("set local synchronous_commit = off")
+    run(connection, "transaction_claiming")
 
 
 def _keys(found: Iterable[Any]) -> list[RowKey]:
@@ -304,8 +335,9 @@ def _reading(worker_id: UUID, one: Any) -> Reading:
         job_type=one.job_type,
         priority=one.priority,
         signal=one.signal,
+        raised=one.raised,
         dispatch_id=one.dispatch_id,
-        asked={int(column): Asked(value[0], bool(value[1]), value[2]) for column, value in one.demand.items()},
+        asked={int(column): Asked(*value) for column, value in one.demand.items()},
         attempts={int(column): count for column, count in one.attempts.items()},
         version=one.version,
         batch_id=one.batch_id,

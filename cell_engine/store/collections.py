@@ -59,6 +59,7 @@ def collection_name(connection: Connection, collection_id: int) -> str:
 
 def ensure_collection(connection: Connection, spec: CompiledSpec) -> Collection:
     """The collection's own tuple, made if need be; it has no version until one is applied."""
+    run(connection, "namespace_ensure", namespace=spec.namespace)
     run(connection, "collection_ensure", namespace=spec.namespace, name=spec.name)
     found = run(connection, "collection_find", namespace=spec.namespace, name=spec.name).fetchone()
     assert found is not None

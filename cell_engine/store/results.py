@@ -46,14 +46,16 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The end of a visit that had planned up to `signal`. `answered` are the columns of this batch's results for it.
+    """The end of a visit that had planned with `signal`, when demand had come `raised` times.
 
-    `seconds`: not before then (delay, defer). `job_type`: the pool it is handed over to.
+    `answered` are the columns of this batch's results for it. `seconds`: not before then (delay, hand_over, defer).
+    `job_type`: the pool it is handed over to.
     """
 
     key: RowKey
     token: Token
     signal: int
+    raised: int
     ending: Ending
     seconds: float | None = None
     job_type: str | None = None
@@ -155,6 +157,7 @@ def _release_columns(releases: Sequence[Release]) -> dict[str, list[object]]:
         **_keys([one.key for one in releases]),
         "claims": [one.token.claim for one in releases],
         "signals": [one.signal for one in releases],
+        "raised": [one.raised for one in releases],
         "ends": [one.ending for one in releases],
         "seconds": [one.seconds for one in releases],
         "job_types": [one.job_type for one in releases],

@@ -21,12 +21,8 @@ def keep_up(connection: Connection) -> Upkeep:
     """One round: end workers whose lease ran out, give their visits back, end dispatches that are over."""
     workers = len(run(connection, "reclaim_workers").fetchall())
     visits = 0
-    while True:
-        reclaimed = run(connection, "reclaim_work", limit=BATCH).fetchall()
-        visits += len(reclaimed)
-        if len(reclaimed) < BATCH:
-            break
-    run(connection, "slot_sweep")
+    while (reclaimed := _reclaim(connection)) > 0:
+        visits += reclaimed
     ended = after = 0
     while True:
         open_ = [one.id for one in run(connection, "dispatches_open", after=after, limit=BATCH)]
@@ -34,3 +30,14 @@ def keep_up(connection: Connection) -> Upkeep:
         if len(open_) < BATCH:
             return Upkeep(workers, visits, ended)
         after = open_[-1]
+
+
+def _reclaim(connection: Connection) -> int:
+    """A batch of visits given back; 0 also when another janitor is at it."""
+    with connection.transaction():
+        mine = run(connection, "janitor_lock").fetchone()
+        if mine is None or not mine.mine:
+            return 0
+        reclaimed = len(run(connection, "reclaim_work", limit=BATCH).fetchall())
+        run(connection, "slot_sweep")
+    return reclaimed

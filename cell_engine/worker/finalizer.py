@@ -7,13 +7,16 @@ server will not have (a value it cannot store) is split until the one at fault i
 import asyncio
 import random
 from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 import psycopg
 
 from cell_engine.log import get_logger
-from cell_engine.store.claims import Reading, RowKey, Token, read, recover
+from cell_engine.store.claims import Reading, RowKey, recover, reread
 from cell_engine.store.database import Connection
 from cell_engine.store.results import Release, Released, Result, Stored, end_dispatches, flush
 from cell_engine.worker.link import Link
@@ -23,6 +26,9 @@ FLUSH_SECONDS = 0.01
 RETRY_SECONDS = (0.1, 5.0)
 
 log = get_logger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -72,10 +78,10 @@ class Finalizer:
         """The slots, by collection id, that have come free since the last call: the next claim gives them back."""
         return self._freed.pop(worker_id, Counter())
 
-    async def recover(self, token: Token) -> None:
+    async def recover(self, worker_id: UUID, claim_number: int | None) -> None:
         """`recover` of the store, in order with what is flushed, so that no slot is counted twice or not at all."""
-        await self._link.call(recover, token)
-        self._freed.pop(token.worker_id, None)
+        await self._link.call(recover, worker_id, claim_number)
+        self._freed.pop(worker_id, None)
 
     def close(self) -> None:
         """`run` returns when everything submitted so far is stored."""
@@ -95,23 +101,43 @@ class Finalizer:
                 await self._store(worker_id, [entry for entry in batch if entry.worker_id == worker_id])
 
     async def _store(self, worker_id: UUID, entries: list[Entry]) -> None:
+        results = [result for entry in entries for result in entry.results]
+        releases = [entry.release for entry in entries if entry.release is not None]
+        try:
+            flushed = await self._patiently(flush, worker_id, results, releases)
+        except psycopg.Error as error:
+            await self._split(worker_id, entries, error)
+            return
+        self._freed.setdefault(worker_id, Counter()).update(flushed.freed)
+        if flushed.dispatches:
+            with suppress(psycopg.OperationalError):  # the janitor ends them, too
+                await self._link.call(end_dispatches, list(flushed.dispatches))
+        # Apart from the flush: were it tried again for the reading's sake, everything would be stored twice.
+        wanted = [entry.reread for entry in entries if entry.reread is not None]
+        found = await self._patiently(reread, worker_id, wanted) if wanted else []
+        readings = {(one.key, one.token.claim): one for one in found}
+        stored, released = iter(flushed.stored), iter(flushed.released)
+        for entry in entries:
+            answer = Answered(
+                [next(stored) for _ in entry.results],
+                next(released) if entry.release is not None else None,
+                readings.get(entry.reread) if entry.reread is not None else None,
+            )
+            if not entry.future.done():
+                entry.future.set_result(answer)
+
+    async def _patiently(
+        self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Until the server takes it. Also after deadlocks and time-outs: then nothing was done, so nothing is twice."""
         wait = RETRY_SECONDS[0]
         while True:
             try:
-                answers, freed = await self._link.call(_flush, worker_id, entries)
-                self._freed.setdefault(worker_id, Counter()).update(freed)
-                break
+                return await self._link.call(function, *args, **kwargs)
             except psycopg.OperationalError as error:
-                # Also deadlocks and time-outs: nothing was stored, so nothing is stored twice.
-                log.warning("answers wait for the database", entries=len(entries), error=str(error).strip())
+                log.warning("answers wait for the database", error=str(error).strip())
                 await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311
                 wait = min(wait * 2, RETRY_SECONDS[1])
-            except psycopg.Error as error:
-                await self._split(worker_id, entries, error)
-                return
-        for entry, answer in zip(entries, answers, strict=True):
-            if not entry.future.done():
-                entry.future.set_result(answer)
 
     async def _split(self, worker_id: UUID, entries: list[Entry], error: psycopg.Error) -> None:
         if len(entries) > 1:
@@ -130,23 +156,3 @@ class Finalizer:
             for result in entry.results
         ]
         await self._store(worker_id, entries)
-
-
-def _flush(connection: Connection, worker_id: UUID, entries: list[Entry]) -> tuple[list[Answered], Counter[int]]:
-    results = [result for entry in entries for result in entry.results]
-    releases = [entry.release for entry in entries if entry.release is not None]
-    flushed = flush(connection, worker_id, results, releases)
-    if flushed.dispatches:
-        end_dispatches(connection, list(flushed.dispatches))
-    rereads = [entry.reread for entry in entries if entry.reread is not None]
-    readings = {(one.key, one.token.claim): one for one in read(connection, worker_id, rereads)}
-    stored, released = iter(flushed.stored), iter(flushed.released)
-    answers = [
-        Answered(
-            [next(stored) for _ in entry.results],
-            next(released) if entry.release is not None else None,
-            readings.get(entry.reread) if entry.reread is not None else None,
-        )
-        for entry in entries
-    ]
-    return answers, flushed.freed

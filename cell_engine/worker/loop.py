@@ -32,7 +32,7 @@ from cell_engine.store.database import Connection
 from cell_engine.store.results import Release, Result, end_dispatches
 from cell_engine.worker.finalizer import Answered, Finalizer
 from cell_engine.worker.link import Link
-from cell_engine.worker.visit import Visit
+from cell_engine.worker.visit import STORM_SECONDS, Visit
 
 CLAIM_ROWS = 500
 POLL_SECONDS = 0.1
@@ -116,7 +116,7 @@ class Worker:
         await asyncio.gather(*self._visiting, return_exceptions=True)
         with suppress(psycopg.OperationalError):
             await self._mark(0.0)  # what is given up now was interrupted, and is recorded as that
-        await asyncio.gather(*(visit.hand_back() for visit in list(self._visits.values())))
+        await asyncio.gather(*(visit.give_up("hand_back") for visit in list(self._visits.values())))
         self._finalizer.close()
         await finalize_loop
         for loop in (news_loop, beat_loop):
@@ -153,16 +153,14 @@ class Worker:
 
     async def _claim_loop(self) -> None:
         while not self._stopping:
-            pause = POLL_SECONDS * random.uniform(0.75, 1.25)  # noqa: S311
+            pause = random.uniform(0.75, 1.25)  # noqa: S311
             try:
-                pause = min(pause, await self._top_up())
+                await self._widen()
+                pause *= await self._top_up()
             except WorkerEndedError:
                 log.warning("this worker was taken for dead and starts afresh", worker=str(self._id))
                 with suppress(psycopg.OperationalError):
                     await self._register()
-            except psycopg.Error as error:
-                log.warning("cannot claim", error=str(error).strip())
-                pause = await self._recover()
             self._freed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -170,19 +168,24 @@ class Worker:
 
     async def _top_up(self) -> float:
         """Claim what there is room for; returns the seconds after which it is worth trying again."""
-        await self._widen()
         used = sum(visit.slots for visit in self._visits.values())
         free = min(self._slots - used, CLAIM_ROWS)
-        reserve = max(1, int(self._slots * EDIT_RESERVE)) if self._slots > 1 else 0
         if free <= 0:
             return POLL_SECONDS
+        reserve = max(1, int(self._slots * EDIT_RESERVE)) if self._slots > 1 else 0
+        sweep_slots = max(0, min(self._slots - reserve - used, CLAIM_ROWS))
         self._claims += 1
         token = Token(self._id, self._claims)
-        sweep_slots = max(0, min(self._slots - reserve - used, CLAIM_ROWS))
         freed = self._finalizer.take_freed(self._id)
-        claimed = await self._claim_link.call(_claim, token, self._job_types, free, sweep_slots, freed)
+        try:
+            claimed = await self._claim_link.call(_claim, token, self._job_types, free, sweep_slots, freed)
+            for reading in claimed.visits:
+                await self._know(reading.key.collection_id, reading.version)
+        except psycopg.Error as error:
+            log.warning("cannot claim", error=str(error).strip())
+            await self._recover(token.claim)
+            return RECOVER_SECONDS
         for reading in claimed.visits:
-            await self._know(reading.key.collection_id, reading.version)
             visit = Visit(self, reading, self._names[reading.key.collection_id])
             self._visits[visit.identity] = visit
             task = asyncio.create_task(self._visit(visit))
@@ -191,36 +194,44 @@ class Worker:
         # A full claim means that there is more; a partial one, that lanes ran dry or caps are full.
         return 0.002 if len(claimed.visits) >= free else POLL_SECONDS
 
-    async def _recover(self) -> float:
-        """After a claim that failed, perhaps half-way; until that is put right there is no next one."""
+    async def _widen(self) -> None:
+        """More slots for visits of edits that could call more side by side; who gets none now asks again."""
+        asking = {
+            visit.identity: visit
+            for visit in self._wanting
+            if visit.wants_slot and visit.identity in self._visits and visit.reading.token.worker_id == self._id
+        }
+        self._wanting = list(asking.values())
+        if not asking:
+            return
+        try:
+            for identity in await self._claim_link.call(widen, self._id, list(asking)):
+                asking[identity].give_slot()
+        except psycopg.Error as error:
+            log.warning("cannot widen visits", error=str(error).strip())
+            await self._recover(None)
+
+    async def _recover(self, claim_number: int | None) -> None:
+        """After slots were asked for in vain; until that is put right nothing more is claimed."""
         while not self._stopping:
             try:
-                await self._finalizer.recover(Token(self._id, self._claims))
-                return POLL_SECONDS
+                await self._finalizer.recover(self._id, claim_number)
+                return
             except psycopg.Error as error:
                 log.warning("cannot recover a claim", error=str(error).strip())
                 await asyncio.sleep(RECOVER_SECONDS * random.uniform(0.5, 1.0))  # noqa: S311
-        return 0.0
 
     async def _visit(self, visit: Visit) -> None:
         try:
             await visit.run()
-        except psycopg.Error as error:
-            # Nobody can store this row's end: it stays in flight under its token until somebody looks.
-            log.error("a visit failed", row=visit.reading.key.row_id, error=str(error).strip())
+        except Exception as error:  # noqa: BLE001 (one row's trouble is never the others')
+            log.error("a visit failed", row=visit.reading.key.row_id, error=repr(error))
+            with suppress(psycopg.Error):
+                await visit.give_up("defer", STORM_SECONDS)
         self._visits.pop(visit.identity, None)
         self._marked.pop(visit.identity, None)
         if len(self._visits) <= self._slots * 0.9:
             self._freed.set()
-
-    async def _widen(self) -> None:
-        wanting, self._wanting = self._wanting, []
-        alive = {visit.identity: visit for visit in wanting if visit.identity in self._visits}
-        of_this_start = [identity for identity, visit in alive.items() if visit.reading.token.worker_id == self._id]
-        if of_this_start:
-            for identity in await self._claim_link.call(widen, self._id, of_this_start):
-                alive[identity].give_slot()
-            self._wanting += [alive[identity] for identity in of_this_start if alive[identity].wants_slot]
 
     async def _news_loop(self) -> None:
         while True:

@@ -17,7 +17,7 @@ from cell_engine.log import get_logger
 from cell_engine.plan import BLOCKED, Blocked, Cell, Current, Due, Plan, plan
 from cell_engine.specs.version import Version
 from cell_engine.store.claims import Reading, RowKey, Token
-from cell_engine.store.results import Release, Result, Stored
+from cell_engine.store.results import Ending, Release, Result, Stored
 from cell_engine.worker.finalizer import Answered
 
 ROUNDS = 3
@@ -44,9 +44,17 @@ class Host(Protocol):
     def want_slot(self, visit: "Visit") -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How many seconds a failed column rests, and whether a provider asked for it: an edit does not cut that short."""
+
+    seconds: float
+    limited: bool
+
+
 @dataclass(slots=True)
 class Calling:
-    """A call in flight, with what is stored beside its answer. `demanded`: by name and by force, of that signal."""
+    """A call in flight, with what is stored beside its answer."""
 
     due: Due
     reading: Reading
@@ -63,7 +71,7 @@ class Visit:
         self._host = host
         self._reading = reading
         self._collection = collection
-        self._waiting: dict[int, float] = {}  # failed columns that will be tried again: seconds until then
+        self._waiting: dict[int, Wait] = {}  # failed columns that will be tried again
         self._elsewhere: dict[int, str] = {}  # due columns of other pools: their job type
         self._spent: set[int] = set()
         self._rounds: Counter[int] = Counter()
@@ -111,13 +119,12 @@ class Visit:
             if not await self._collect():
                 return
 
-    async def hand_back(self) -> None:
-        """The worker is stopping: give up the calls in flight, and the row goes back with its demand."""
+    async def give_up(self, ending: Ending, seconds: float | None = None) -> None:
+        """The worker is stopping, or something went wrong that is not the row's fault: it goes back with its demand."""
         for calling in self.calling.values():
             calling.task.cancel()
         await asyncio.gather(*(calling.task for calling in self.calling.values()), return_exceptions=True)
-        reading = self._reading
-        await self._host.submit(self, [], Release(reading.key, reading.token, reading.signal, "hand_back"))
+        await self._host.submit(self, [], self._end(ending, seconds))
 
     # ---- plan and call
 
@@ -160,7 +167,7 @@ class Visit:
                         reading.key.row_id,
                         column.id,
                         due.fingerprint.hex(),
-                        asked.signal if asked is not None and asked.force else 0,
+                        asked.forced if asked is not None else 0,
                     ),
                 )
             ),
@@ -198,7 +205,7 @@ class Visit:
         after = type(row)(row.inputs, row.change, cells, row.deleted)
         version = self._host.version(self._reading.key.collection_id, self._reading.version)
         steps = plan(after, version, asked, self._unsettled())
-        return not (steps.due or steps.blocked)
+        return not (steps.due or steps.blocked or steps.current)
 
     # ---- what calls and plans come to
 
@@ -220,7 +227,8 @@ class Visit:
             outcome.error_class in RETRYABLE and failed < due.column.attempts
         )
         if retry:
-            self._waiting[due.column.id] = _pause(failed, outcome.retry_after)
+            limited = outcome.error_class == "rate_limited"
+            self._waiting[due.column.id] = Wait(_pause(failed, outcome.retry_after), limited)
         error = outcome.message or outcome.error_class
         return replace(result, retry=retry, error_class=outcome.error_class, error=error)
 
@@ -239,19 +247,20 @@ class Visit:
 
     def _release(self, answered: tuple[int, ...]) -> Release:
         """How the visit ends, now that nothing more is due in it."""
-        reading = self._reading
+        seconds = max((wait.seconds for wait in self._waiting.values()), default=None)
         if self._spent:
-            log.warning("too many rounds, the row waits", row=reading.key.row_id, seconds=STORM_SECONDS)
-            return Release(reading.key, reading.token, reading.signal, "defer", STORM_SECONDS, answered=answered)
+            log.warning("too many rounds, the row waits", row=self._reading.key.row_id, seconds=STORM_SECONDS)
+            return self._end("defer", STORM_SECONDS, answered)
         if self._elsewhere:
-            job_type = next(iter(self._elsewhere.values()))
-            return Release(
-                reading.key, reading.token, reading.signal, "hand_over", job_type=job_type, answered=answered
-            )
-        if self._waiting:
-            seconds = max(self._waiting.values())
-            return Release(reading.key, reading.token, reading.signal, "delay", seconds, answered=answered)
-        return Release(reading.key, reading.token, reading.signal, "done", answered=answered)
+            # With what failed here still resting, the other pool waits as long: it would hand the row straight back.
+            return replace(self._end("hand_over", seconds, answered), job_type=next(iter(self._elsewhere.values())))
+        if seconds is not None:
+            return self._end("delay", seconds, answered)
+        return self._end("done", None, answered)
+
+    def _end(self, ending: Ending, seconds: float | None = None, answered: tuple[int, ...] = ()) -> Release:
+        reading = self._reading
+        return Release(reading.key, reading.token, reading.signal, reading.raised, ending, seconds, None, answered)
 
     async def _store(self, results: list[Result], release: Release | None = None) -> bool:
         answer = await self._host.submit(self, results, release)
@@ -304,7 +313,7 @@ class Visit:
         self._reading = reading
         self._elsewhere.clear()
         # An edit resets what had failed: it is tried at once and afresh.
-        self._waiting = {id: seconds for id, seconds in self._waiting.items() if id in reading.attempts}
+        self._waiting = {id: wait for id, wait in self._waiting.items() if wait.limited or id in reading.attempts}
 
 
 class Address(TypedDict):

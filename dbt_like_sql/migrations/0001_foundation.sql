@@ -160,7 +160,8 @@ create index dispatch_recent on autofill.dispatch (collection_id, id);
 -- What a dispatch asks for by name, as the demand of a row.
 create function autofill.dispatch_demand(dispatch autofill.dispatch) returns jsonb
 language sql stable as $$
-    select coalesce(jsonb_object_agg(named, jsonb_build_array(dispatch.signal, dispatch.force::int, dispatch.id)), '{}')
+    select coalesce(jsonb_object_agg(named, jsonb_build_array(
+        dispatch.signal, case when dispatch.force then dispatch.signal else 0 end, dispatch.id)), '{}')
     from unnest(dispatch.columns) as named
 $$;
 
@@ -184,14 +185,14 @@ create table autofill.sweep_hole (
     primary key (sweep_id, row_id)
 );
 
--- A row's explicit demand: column id -> [signal, force, dispatch]. It belongs to the latest dispatch that named the
--- column; a force asked for earlier and not yet answered is not lost to a later demand without it (R6, R7).
+-- A row's explicit demand: column id -> [signal, forced, dispatch]. It belongs to the latest dispatch that named the
+-- column; `forced` is the signal of the latest demand by force, which a later one without force does not undo (R6, R7).
 create function autofill.demand_merge(met jsonb, new jsonb) returns jsonb
 language sql immutable parallel safe as $$
     select case when met = '{}' then new when new = '{}' then met else (
-        select jsonb_object_agg(key, jsonb_build_array(signal, force, dispatch_id)) from (
+        select jsonb_object_agg(key, jsonb_build_array(signal, forced, dispatch_id)) from (
             select distinct on (key) key, value -> 0 as signal, value -> 2 as dispatch_id,
-                max((value ->> 1)::int) over (partition by key) as force
+                max((value ->> 1)::bigint) over (partition by key) as forced
             from (select * from jsonb_each(met) union all select * from jsonb_each(new)) as entry
             order by key, (value ->> 0)::bigint desc
         ) as latest
@@ -221,11 +222,12 @@ create table autofill.work (
     worker_id      uuid,                           -- with claim, the token: a start UUID and its counter, never a
     claim          bigint,                         --   sequence, which repeats itself after a crash (R2)
     slots          smallint not null default 1,    -- calls it may have side by side, of those its worker holds
-    dirty          boolean not null default false, -- demand came while computing: a hint for the worker's poll
+    dirty          boolean not null default false, -- demand came while computing: a hint for the poll
     computing      smallint[],                     -- columns whose calls are taking long enough to show
     signal         bigint not null,                -- of the latest demand
+    raised         int not null default 0,         -- how often demand has met this tuple: what a release compares
     dispatch_id    bigint not null,                -- of the latest demand; cascaded cells count there
-    demand         jsonb not null default '{}',    -- asked for by name: column id -> [signal, force, dispatch]
+    demand         jsonb not null default '{}',    -- asked for by name: column id -> [signal, forced, dispatch]
     owners         bigint[] generated always as (autofill.demand_owners(demand, dispatch_id)) stored,
     attempts       jsonb not null default '{}',    -- column id -> failed attempts that will be tried again
     primary key (collection_id, row_id),

@@ -42,18 +42,23 @@ lane as (
     join autofill.collection on collection.id = collection_id
     left join held using (collection_id)
 ),
+-- lanes of one collection share its room, what is queued first: what one lane may take is not there for the next
 wanted as (
-    select *, least(queued, room) as want_queued,
-        greatest(0, least(swept, %(slots)s - queued, sweep_room - queued)) as want_swept
+    select *, greatest(0, least(queued, room - coalesce(sum(queued) over earlier, 0)))::int as want_queued
     from lane where room > 0
+    window earlier as (partition by collection_id order by job_type rows between unbounded preceding and 1 preceding)
 ),
--- lanes of one collection share its room: what an earlier one may take is not there for the next
+sweepable as (
+    select *, least(swept, %(slots)s - want_queued) as could_sweep,
+        sweep_room - sum(want_queued) over (partition by collection_id) as left_for_sweeps
+    from wanted
+),
 clipped as (
     select collection_id, job_type, want_queued,
-        least(want_queued + want_swept, room - coalesce(sum(want_queued + want_swept) over earlier, 0))::int as want
-    from wanted
-    window earlier as (partition by collection_id order by want_queued desc, job_type
-                       rows between unbounded preceding and 1 preceding)
+        want_queued + greatest(0, least(
+            could_sweep, left_for_sweeps - coalesce(sum(could_sweep) over earlier, 0)))::int as want
+    from sweepable
+    window earlier as (partition by collection_id order by job_type rows between unbounded preceding and 1 preceding)
 ),
 ranked as (
     select *, %(slots)s - coalesce(sum(want) over (order by want, tie rows between unbounded preceding and 1 preceding), 0)

@@ -20,6 +20,7 @@ raised as (
         dispatch_id = case when work.signal < new.signal then new.id else work.dispatch_id end,
         signal = greatest(work.signal, new.signal),
         priority = least(work.priority, %(priority)s::autofill.priority),
+        raised = work.raised + 1,
         dirty = work.state = 'computing',
         -- an edit is tried at once and afresh, but never sooner than a storm's brake allows
         attempts = case when %(priority)s = 'edit' then '{}' else work.attempts end,

@@ -57,7 +57,7 @@ written as (
         demanded = case when excluded.called > 0 then 0 else greatest(cell.demanded, excluded.demanded) end,
         -- what is shown changes with the answer, unless a person's value hides it
         change = case
-            when cell.user_set then cell.change
+            when cell.user_set or (cell.error_class is not null and excluded.error_class is not null) then cell.change
             when excluded.error_class is null and cell.error_class is null and cell.computed_at is not null
                  and cell.ai_value is not distinct from excluded.ai_value then cell.change
             else excluded.change end,

@@ -1,15 +1,10 @@
 -- Everything a visit plans with, in one snapshot that starts after the claim's locks are held (or after an edit that
--- made it dirty), so that inputs are never older than the signal beside them. Clears the hint.
+-- made it dirty), so that inputs are never older than the signal beside them.
 with wanted as (
     select * from unnest(%(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[])
         as w (collection_id, row_id, claim)
-),
-cleaned as (
-    update autofill.work set dirty = false from wanted
-    where work.collection_id = wanted.collection_id and work.row_id = wanted.row_id
-      and work.worker_id = %(worker_id)s and work.claim = wanted.claim and work.dirty
 )
-select work.collection_id, work.row_id, work.claim, work.job_type, work.priority::text, work.signal,
+select work.collection_id, work.row_id, work.claim, work.job_type, work.priority::text, work.signal, work.raised,
     work.dispatch_id, work.demand, work.attempts, collection.version, row.batch_id, row.change, row.inputs,
     row.deleted_at is not null as deleted, cells.cells
 from wanted

@@ -1,20 +1,22 @@
 -- Visits end. Rows and work are locked by the statements before, in that order. `done` and the other ends that follow
--- from a plan are compare-and-swap on the token and on the demand the visit planned with: newer demand keeps the visit
--- (R6). A row goes back regardless of newer demand only when it is deferred or handed back.
+-- from a plan are compare-and-swap on the token and on how often demand had come when the visit planned: more demand
+-- keeps the visit, also that of a sweep whose signal is older (R6). Only a row that is deferred or handed back goes
+-- regardless of it.
 -- The slots that come free are returned, not written: only the claimer writes slots, or the claim lock would wait for
 -- this transaction.
 --   done: nothing due, the tuple goes · delay: tried again in `seconds` · hand_over: to another pool, with its age
 --   defer: too many rounds · hand_back: this worker is stopping
 with item as materialized (
     select * from unnest(
-        %(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[], %(signals)s::bigint[], %(ends)s::text[],
-        %(seconds)s::float8[], %(job_types)s::text[], %(answered)s::text[]
-    ) with ordinality as i (collection_id, row_id, claim, signal, ending, seconds, job_type, answered, number)
+        %(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[], %(signals)s::bigint[], %(raised)s::int[],
+        %(ends)s::text[], %(seconds)s::float8[], %(job_types)s::text[], %(answered)s::text[]
+    ) with ordinality as i (collection_id, row_id, claim, signal, raised, ending, seconds, job_type, answered, number)
 ),
 judged as materialized (
     select item.*, work.claim is not null as won,
-        work.claim is not null and (work.signal <= item.signal or ending in ('defer', 'hand_back')) as ended,
+        work.claim is not null and (work.raised = item.raised or ending in ('defer', 'hand_back')) as ended,
         work.dispatch_id, work.owners, work.demand, work.slots, work.computing, row.batch_id,
+        row.deleted_at is not null as deleted,
         -- columns answered in this transaction whose demand is not newer than the call
         array(select key from jsonb_each(work.demand) where key = any(item.answered::text[])
               and (value ->> 0)::bigint <= item.signal) as met
@@ -55,10 +57,11 @@ kept as (
 credited as (
     -- what was asked for and needed no call has ended too
     insert into autofill.completion (dispatch_id, collection_id, batch_id, column_id, outcome, row_ids)
-    select (value ->> 2)::bigint, collection_id, batch_id, key::smallint, 'fresh', array_agg(row_id)
+    select (value ->> 2)::bigint, collection_id, batch_id, key::smallint,
+        case when deleted then 'deleted' else 'fresh' end, array_agg(row_id)
     from judged cross join jsonb_each(demand)
     where ended and ending = 'done' and not key = any(met)
-    group by 1, 2, 3, 4
+    group by 1, 2, 3, 4, 5
 ),
 interrupted as (
     -- calls given up by a worker that is stopping: neither a failure nor canceled, and no attempt

@@ -1,0 +1,33 @@
+"""`plan` as a pure function: what is due, what waits, what is blocked, in every state of the cells around it."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from cell_engine.plan import Asked, Cell, Row, Shown, fingerprint, plan
+from cell_engine.specs.compile import compile_text
+from cell_engine.specs.version import Version
+from tests.engine import sheet
+
+
+def version(*columns: str) -> Version:
+    """Columns are numbered from 1 in the order given."""
+    spec = compile_text(sheet(*columns))
+    return Version(1, 1, spec.bind({column.key: number for number, column in enumerate(spec.columns, 1)}))
+
+
+def due(version: Version, row: Row, asked: Mapping[int, Asked] | None = None, unsettled: tuple[int, ...] = ()) -> str:
+    """The names of the columns that are due."""
+    return " ".join(one.column.name for one in plan(row, version, asked or {}, unsettled).due)
+
+
+def test_R9_what_reads_a_cell_with_a_remembered_force_waits_for_it() -> None:
+    row = Row({1: "z"}, cells={3: Cell(demanded=5, error_class="blocked")})
+    assert due(version("z", "a: z", "n/never: a", "d: n?"), row) == "a"
+
+
+@pytest.mark.parametrize(("before", "after"), [(1e22, 10**22), (1.0, 1), (-0.0, 0.0)])
+def test_R10_a_number_has_one_fingerprint_before_and_after_it_was_stored(before: float, after: float) -> None:
+    # 1e22 comes back from jsonb as an integer, -0.0 as 0.0; and to jsonb, 1.0 and 1 are the same value: "unchanged".
+    column = version("z", "a: z").by_name["a"]
+    assert fingerprint(column, [Shown("value", before)]) == fingerprint(column, [Shown("value", after)])

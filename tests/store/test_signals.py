@@ -1,0 +1,75 @@
+"""R6 and mechanics 1-3: no signal is lost, in whatever order demand, visits and releases meet."""
+
+from cell_engine.plan import plan
+from cell_engine.store.claims import read
+from cell_engine.store.database import Connection
+from cell_engine.store.demands import RangeScope, RowScope, dispatch, edit
+from cell_engine.store.reading import progress
+from tests.engine import Claimer, make, sheet, wait_or_lock
+from tests.store.conftest import Beside, Opened
+
+BESIDE = sheet("a", "b: a", "n/never: a")
+
+
+def test_R6_an_older_sweep_that_meets_a_visit_in_flight_outlives_its_release(connection: Connection) -> None:
+    made = make(connection, BESIDE, rows=[{"a": "x"}], demand=False)
+    older = dispatch(
+        connection, made.collection.id, RangeScope(((1, 1),)), columns=[made.id("n")], reason="reprocess", actor="me"
+    )
+    edit(connection, made.collection.id, 1, {made.id("a"): "edited"}, actor="me")
+    claimer, other = Claimer(connection), Claimer(connection)
+    (visit,) = claimer.claim(slots=1)
+    steps = plan(visit.row, made.version, visit.asked)
+    assert other.claim() == []  # the sweep comes to the row, and finds it in flight
+    released = claimer.flush(
+        [claimer.answer(visit, made.id("b"), "B", steps, leaving=True)],
+        [claimer.release(visit, answered=(made.id("b"),))],
+    ).released[0]
+    assert released.outcome == "kept"
+    assert released.reading is not None
+    assert claimer.visit(released.reading) == ["n"]
+    done = progress(connection, older)
+    assert done is not None
+    assert done.outcomes == {"ready": 1}
+
+
+def test_mechanic_1_a_reading_clears_no_hint_of_demand_that_it_does_not_hold(
+    connection: Connection, opened: Opened, beside: Beside
+) -> None:
+    made = make(connection, BESIDE, rows=[{"a": "x"}])
+    claimer = Claimer(connection)
+    (visit,) = claimer.claim()
+    edit(connection, made.collection.id, 1, {made.id("a"): "first"}, actor="me")
+    editor, reader = opened("editor"), opened("reader")
+    with editor.transaction():
+        edit(editor, made.collection.id, 1, {made.id("a"): "second"}, actor="me")
+        reread = beside(read, reader, claimer.id, [(visit.key, visit.token.claim)])
+        wait_or_lock(connection, "autofill reader", reread)
+    (reading,) = reread.result()
+    dirty, signal = connection.execute("select dirty, signal from autofill.work").fetchone() or (None, None)
+    assert dirty or reading.signal == signal
+
+
+def test_mechanic_4_rereading_two_visits_never_deadlocks_with_demand_for_both(
+    connection: Connection, opened: Opened, beside: Beside
+) -> None:
+    made = make(connection, BESIDE, rows=[{"a": "x"}, {"a": "y"}])
+    claimer = Claimer(connection)
+    visits = claimer.claim()
+
+    def demand(connection: Connection, *rows: int) -> int:
+        return dispatch(
+            connection, made.collection.id, RowScope(rows), columns=[made.id("n")], reason="reprocess", actor="me"
+        )
+
+    for row in (2, 1):  # their work lies in this order in the table, and in the index that finds it
+        demand(connection, row)
+    holder, reader, demander = opened("holder"), opened("reader"), opened("demander")
+    with holder.transaction():
+        holder.execute("select from autofill.work where row_id = 2 for update")
+        reread = beside(read, reader, claimer.id, [(visit.key, visit.token.claim) for visit in visits])
+        wait_or_lock(connection, "autofill reader", reread)
+        demanded = beside(demand, demander, 1, 2)
+        wait_or_lock(connection, "autofill demander", demanded)
+    assert len(reread.result()) == 2
+    demanded.result()
