@@ -6,9 +6,11 @@ import psycopg
 
 from cell_engine.log import get_logger
 from cell_engine.parts import open_store
-from cell_engine.store.upkeep import keep_up
+from cell_engine.store.upkeep import keep_partitions, keep_up
 
 log = get_logger(__name__)
+
+PARTITION_ROUNDS = 100
 
 
 def run_janitor(url: str, *, period: float = 5.0, stop: threading.Event) -> None:
@@ -17,11 +19,15 @@ def run_janitor(url: str, *, period: float = 5.0, stop: threading.Event) -> None
     Raises SchemaVersionError at the start for a database that this code cannot work with.
     """
     connection = open_store("janitor", url)
+    rounds = 0
     try:
         while True:
             try:
                 if connection.closed:
                     connection = open_store("janitor", url)
+                if rounds % PARTITION_ROUNDS == 0:
+                    keep_partitions(connection)
+                rounds += 1
                 done = keep_up(connection)
                 if done.workers or done.visits:
                     log.warning("reclaimed", workers=done.workers, visits=done.visits, dispatches=done.dispatches)

@@ -6,6 +6,8 @@ from cell_engine.store.database import Connection, run
 from cell_engine.store.results import end_dispatches
 
 BATCH = 1000
+KEEP_DAYS = 90
+"""How long completions and attempts are kept; cells and dispatches are kept for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,17 @@ def keep_up(connection: Connection) -> Upkeep:
         if len(open_) < BATCH:
             return Upkeep(workers, visits, ended)
         after = open_[-1]
+
+
+def keep_partitions(connection: Connection) -> list[str]:
+    """Make the partitions that will be written next, drop those past KEEP_DAYS; returns the dropped.
+
+    Takes a short exclusive lock when there is something to do; gives up after a second rather than hold up writers.
+    """
+    with connection.transaction():
+        connection.execute("set local lock_timeout = '1s'")
+        run(connection, "partitions_ensure")
+        return [one.name for one in run(connection, "partitions_drop", days=KEEP_DAYS)]
 
 
 def _reclaim(connection: Connection) -> int:

@@ -252,14 +252,14 @@ create table autofill.completion (
     column_id      smallint not null,
     outcome        text not null,                  -- ready, unchanged, fresh, blocked, superseded, deleted, or an error class
     row_ids        bigint[] not null,
-    completed_at   timestamptz not null default clock_timestamp(),
-    primary key (xid, id)
-);
+    completed_at   timestamptz not null default clock_timestamp()
+) partition by range (completed_at);
+create index completion_order on autofill.completion (xid, id);
 create index completion_dispatch on autofill.completion (dispatch_id);
 
 -- Calls made, folded like completions; failures keep one tuple each, with their text.
 create table autofill.attempt (
-    id             bigint generated always as identity primary key,
+    id             bigint generated always as identity,
     dispatch_id    bigint not null,
     collection_id  int not null,
     batch_id       int not null,
@@ -273,5 +273,47 @@ create table autofill.attempt (
     tokens_in      bigint not null default 0,
     tokens_out     bigint not null default 0,
     ended_at       timestamptz not null default clock_timestamp()
-);
+) partition by range (ended_at);
 create index attempt_dispatch on autofill.attempt (dispatch_id);
+
+-- What only grows is kept by the week, and dropped by it: deleting row by row would cost as much as writing.
+create table autofill.completion_default partition of autofill.completion default;
+create table autofill.attempt_default partition of autofill.attempt default;
+
+-- Partitions for this week and the next. Rows that came before theirs was made stay in the default one.
+create function autofill.partitions_ensure(parents text[]) returns void language plpgsql as $$
+declare
+    parent text;
+    week timestamptz;
+begin
+    foreach parent in array parents loop
+        for week in select date_trunc('week', clock_timestamp()) + n * interval '1 week' from generate_series(0, 1) as n loop
+            if to_regclass(format('autofill.%s_%s', parent, to_char(week, 'IYYY"w"IW'))) is null then
+                begin
+                    execute format('create table autofill.%I partition of autofill.%I for values from (%L) to (%L)',
+                        parent || to_char(week, '_IYYY"w"IW'), parent, week, week + interval '1 week');
+                exception when check_violation or duplicate_table then null;
+                end;
+            end if;
+        end loop;
+    end loop;
+end $$;
+select autofill.partitions_ensure(array['completion', 'attempt']);
+
+-- Drop the partitions that end before a time; returns their names.
+create function autofill.partitions_drop(parents text[], before timestamptz) returns setof text language plpgsql as $$
+declare
+    old text;
+begin
+    for old in
+        select child.relname from pg_inherits
+        join pg_class as parent on parent.oid = inhparent
+        join pg_class as child on child.oid = inhrelid
+        where parent.relnamespace = 'autofill'::regnamespace and parent.relname = any(parents)
+          and child.relname ~ '_[0-9]{4}w[0-9]{2}$'
+          and to_date(right(child.relname, 7), 'IYYY"w"IW') + 7 <= before
+    loop
+        execute format('drop table autofill.%I', old);
+        return next old;
+    end loop;
+end $$;
