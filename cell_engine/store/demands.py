@@ -3,12 +3,10 @@
 A few rows become work at once; many become a sweep, whose cost does not depend on how many.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cell_engine.errors import BadValueError, NotFoundError
-from cell_engine.specs.text import Json
 from cell_engine.specs.version import Version
 from cell_engine.store.collections import load_version
 from cell_engine.store.database import Connection, run
@@ -79,7 +77,9 @@ def dispatch_in_transaction(
         version = load_version(connection, collection_id)
         _check_columns(version, columns)
         rows = sum(last - first + 1 for first, last in scope.ranges)
-        dispatch_id, _ = _insert(connection, version, columns, force, reason, actor, key, rows)
+        dispatch_id, _ = insert_dispatch(
+            connection, version, reason=reason, actor=actor, columns=columns, force=force, key=key, rows=rows
+        )
         run(
             connection,
             "sweep_insert",
@@ -92,51 +92,56 @@ def dispatch_in_transaction(
         return dispatch_id, []
     version = load_version(connection, collection_id)
     _check_columns(version, columns)
-    rows_ = _lock_rows(connection, collection_id, scope.rows)
-    dispatch_id, _ = _insert(connection, version, columns, force, reason, actor, key, len(rows_))
-    met = _lock_work(connection, collection_id, rows_)
-    displaced = _demand(connection, dispatch_id, rows_, met, _job_type(version, columns))
-    return dispatch_id, displaced
+    rows_ = lock_rows(connection, collection_id, scope.rows)
+    dispatch_id, _ = insert_dispatch(
+        connection, version, reason=reason, actor=actor, columns=columns, force=force, key=key, rows=len(rows_)
+    )
+    met = lock_work(connection, collection_id, rows_)
+    return dispatch_id, raise_rows(connection, version, rows_, met, dispatch_id, columns)
 
 
-def edit(connection: Connection, collection_id: int, row_id: int, values: Mapping[int, Json], *, actor: str) -> int:
-    """A person's values for cells of one row, by column id; None is a blank, which is a value too.
-
-    What depends on them is demanded in the same transaction (R6), as one signal; returns the dispatch's id. Raises
-    NotFoundError for a row or column that does not exist, BadValueError for a value that does not fit its type.
-    """
-    with connection.transaction():
-        version = load_version(connection, collection_id)
-        accepted = {column_id: _accept(version, column_id, value) for column_id, value in values.items()}
-        _lock_rows(connection, collection_id, (row_id,))
-        met = _lock_work(connection, collection_id, (row_id,))
-        dispatch_id, signal = _insert(connection, version, (), False, "edit", actor, None, 0)
-        run(
-            connection,
-            "edit_cells",
-            collection_id=collection_id,
-            row_id=row_id,
-            actor=actor,
-            signal=signal,
-            columns=list(accepted),
-            values=[None if value is None else json.dumps(value, ensure_ascii=False) for value in accepted.values()],
-        )
-        first = [dependent for column_id in accepted for dependent in version.dependents(column_id)]
-        displaced = _demand(connection, dispatch_id, (row_id,), met, _job_type(version, first))
-    end_dispatches(connection, [dispatch_id, *displaced])
-    return dispatch_id
-
-
-def _insert(
+def raise_rows(
     connection: Connection,
     version: Version,
-    columns: Sequence[int],
-    force: bool,
+    rows: Sequence[int],
+    met: set[int],
+    dispatch_id: int,
+    likely: Sequence[int] = (),
+) -> list[int]:
+    """The demand of a dispatch on rows that are locked, as is the work of those that have any (`met`).
+
+    `likely` are columns that it makes due: where the rows start. Returns dispatches whose end this may have been.
+    """
+    displaced: list[int] = []
+    if met:
+        raised = run(connection, "demand_raise", dispatch_id=dispatch_id, rows=sorted(met), priority="edit")
+        displaced = [one.owner for one in raised]
+    fresh = [row_id for row_id in rows if row_id not in met]
+    if fresh:
+        run(
+            connection,
+            "demand_queue",
+            dispatch_id=dispatch_id,
+            rows=fresh,
+            job_type=_job_type(version, likely),
+            priority="edit",
+        )
+    return displaced
+
+
+def insert_dispatch(
+    connection: Connection,
+    version: Version,
+    *,
     reason: str,
     actor: str,
-    key: str | None,
-    rows: int,
+    columns: Sequence[int] = (),
+    force: bool = False,
+    key: str | None = None,
+    rows: int = 0,
+    reverts: int | None = None,
 ) -> tuple[int, int]:
+    """The dispatch itself, over `rows` rows; returns its id and its signal, taken here: hold the locks first."""
     width = len(columns) or sum(column.mode == "on_change" for column in version.computed)
     made = run(
         connection,
@@ -149,31 +154,14 @@ def _insert(
         key=key,
         total=rows * width,
         version=version.number,
+        reverts=reverts,
     ).fetchone()
     assert made is not None
     return int(made.id), int(made.signal)
 
 
-def _demand(connection: Connection, dispatch_id: int, rows: Sequence[int], met: set[int], job_type: str) -> list[int]:
-    """The rows' work, raised or new; the rows and their work are locked."""
-    displaced: list[int] = []
-    if met:
-        raised = run(connection, "demand_raise", dispatch_id=dispatch_id, rows=sorted(met), priority="edit")
-        displaced = [one.owner for one in raised]
-    fresh = [row_id for row_id in rows if row_id not in met]
-    if fresh:
-        run(
-            connection,
-            "demand_queue",
-            dispatch_id=dispatch_id,
-            rows=fresh,
-            job_type=job_type,
-            priority="edit",
-        )
-    return displaced
-
-
-def _lock_rows(connection: Connection, collection_id: int, rows: Sequence[int]) -> list[int]:
+def lock_rows(connection: Connection, collection_id: int, rows: Sequence[int]) -> list[int]:
+    """Lock rows, in order; returns their ids. Raises NotFoundError for one that does not exist, or is deleted."""
     wanted = sorted(set(rows))
     found = run(connection, "lock_rows", collections=[collection_id] * len(wanted), rows=wanted).fetchall()
     alive = {one.row_id for one in found if one.deleted_at is None}
@@ -183,7 +171,8 @@ def _lock_rows(connection: Connection, collection_id: int, rows: Sequence[int]) 
     return wanted
 
 
-def _lock_work(connection: Connection, collection_id: int, rows: Sequence[int]) -> set[int]:
+def lock_work(connection: Connection, collection_id: int, rows: Sequence[int]) -> set[int]:
+    """Lock the work of rows that are locked; returns those that have any."""
     found = run(connection, "lock_work", collections=[collection_id] * len(rows), rows=list(rows))
     return {one.row_id for one in found}
 
@@ -202,15 +191,3 @@ def _check_columns(version: Version, columns: Sequence[int]) -> None:
             raise NotFoundError(f"no column with id {column_id} in version {version.number}")
         if column.kind is None:
             raise BadValueError(f"column {column.name!r} is an input: only computed columns can be reprocessed")
-
-
-def _accept(version: Version, column_id: int, value: Json) -> Json:
-    column = version.by_id.get(column_id)
-    if column is None:
-        raise NotFoundError(f"no column with id {column_id} in version {version.number}")
-    if value is None:
-        return None
-    try:
-        return column.type.accept(value)
-    except BadValueError as error:
-        raise BadValueError(f"column {column.name!r}: {error}") from None

@@ -1,8 +1,9 @@
 """Mechanic 17: inputs that are missing, in error, or come later."""
 
 from cell_engine.plan import plan
+from cell_engine.store.changes import edit
 from cell_engine.store.database import Connection
-from cell_engine.store.demands import RowScope, dispatch, edit
+from cell_engine.store.demands import RowScope, dispatch
 from cell_engine.store.reading import page, progress
 from tests.engine import Claimer, make, sheet
 

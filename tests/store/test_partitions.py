@@ -3,7 +3,9 @@
 from cell_engine.store.database import Connection
 from cell_engine.store.upkeep import keep_partitions
 
-PARTITIONS = "select count(*) from pg_inherits where inhparent in ('autofill.completion'::regclass, 'autofill.attempt'::regclass)"
+PARTITIONS = """
+select count(*) from pg_inherits where inhparent in ('autofill.completion'::regclass, 'autofill.attempt'::regclass)
+"""
 
 
 def test_partitions_are_made_ahead_and_old_ones_dropped(connection: Connection) -> None:

@@ -1,9 +1,10 @@
 """R6 and mechanics 1-3: no signal is lost, in whatever order demand, visits and releases meet."""
 
 from cell_engine.plan import plan
+from cell_engine.store.changes import edit
 from cell_engine.store.claims import read
 from cell_engine.store.database import Connection
-from cell_engine.store.demands import RangeScope, RowScope, dispatch, edit
+from cell_engine.store.demands import RangeScope, RowScope, dispatch
 from cell_engine.store.reading import progress
 from tests.engine import Claimer, make, sheet, wait_or_lock
 from tests.store.conftest import Beside, Opened

@@ -1,8 +1,9 @@
 """R4: slots in flight never exceed the cap in force, are never lost, and waiting for one holds up nobody."""
 
+from cell_engine.store.changes import edit
 from cell_engine.store.claims import widen
 from cell_engine.store.database import Connection, connect
-from cell_engine.store.demands import RowScope, dispatch, edit
+from cell_engine.store.demands import RowScope, dispatch
 from tests import functions
 from tests.engine import Claimer, eventually, make, running_worker, wait_for_lock
 from tests.store.conftest import Opened
@@ -68,16 +69,20 @@ def test_R1_a_failed_widening_gives_up_no_visit_in_flight(
     with running_worker(database):
         try:
             eventually(connection, "select exists (select from autofill.worker)")
-            with claims.transaction():
-                with worker.transaction():
-                    worker.execute("select from autofill.worker for no key update")
+            with worker.transaction():
+                with claims.transaction():
+                    claims.execute("select pg_advisory_xact_lock(hashtext('autofill.claim'))")
                     both = [made.id("slow"), made.id("quick")]
                     dispatch(connection, made.collection.id, RowScope((1,)), columns=both, reason="one", actor="me")
-                    wait_for_lock(connection, "autofill worker claim")  # it has its quota, and takes no rows yet
-                    claims.execute("select pg_advisory_xact_lock(hashtext('autofill.claim'))")
-                # It takes the row, calls `slow`, and wants a slot for `quick`.
-                eventually(connection, "select state = 'computing' from autofill.work")
-                _end_claim_connection(connection)
+                    worker.execute("select from autofill.worker for no key update")
+                # It has its quota, and takes no rows yet.
+                eventually(connection, "select exists (select from autofill.slot where held > 0)")
+                claims.execute("begin")
+                claims.execute("select pg_advisory_xact_lock(hashtext('autofill.claim'))")
+            # It takes the row, calls `slow`, and wants a slot for `quick`.
+            eventually(connection, "select state = 'computing' from autofill.work")
+            _end_claim_connection(connection)
+            claims.execute("rollback")
             eventually(connection, "select exists (select from autofill.cell)", seconds=5)
         finally:
             functions.HOLD.set()

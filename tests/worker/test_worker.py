@@ -1,7 +1,8 @@
 """The real worker on the real queue: cells fill, edits ripple, failures are classed, stops hand back."""
 
 from cell_engine.store.database import Connection
-from cell_engine.store.demands import RowScope, dispatch, edit
+from cell_engine.store.changes import edit
+from cell_engine.store.demands import RowScope, dispatch
 from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import page, progress, recent_dispatches, status_counts
 from tests.engine import eventually, make, running_worker

@@ -1,0 +1,169 @@
+"""A worker and its visits, taken apart: every step is the test's to make, late, twice or never.
+
+The same decisions as `cell_engine/worker/visit.py`, without its event loop. A worker has two connections here as there:
+one claims, the other stores.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import uuid4
+
+from cell_engine.plan import BLOCKED, Blocked, Current, Due, Plan, Row, plan
+from cell_engine.specs.version import Version
+from cell_engine.store.claims import Claimed, Reading, RowKey, Token, register
+from cell_engine.store.database import Connection
+from cell_engine.store.results import Ending, Flushed, Release, Result, flush
+from cell_engine.worker.visit import _cell_after
+
+
+@dataclass
+class Worker:
+    """One worker process. `freed` are slots that its next claim gives back, `granted` those of a claim half made."""
+
+    claiming: Connection
+    storing: Connection
+    job_types: Sequence[str]
+    id: Any = field(default_factory=uuid4)
+    claims: int = 0
+    freed: Counter[int] = field(default_factory=Counter)
+    granted: list[Any] = field(default_factory=list)
+    ended: bool = False
+
+    def __post_init__(self) -> None:
+        register(self.claiming, self.id, host="test", pid=1, job_types=list(self.job_types), lease=3600)
+
+    def token(self) -> Token:
+        self.claims += 1
+        return Token(self.id, self.claims)
+
+    def visits(self, claimed: Claimed) -> "list[Visit]":
+        return [Visit(self, reading) for reading in claimed.visits]
+
+
+@dataclass(eq=False)
+class Visit:
+    """One visit. `calling` are the calls in flight, each with the reading it started from."""
+
+    worker: Worker
+    reading: Reading
+    slots: int = 1
+    calling: dict[int, tuple[Due, Reading]] = field(default_factory=dict)
+    waiting: set[int] = field(default_factory=set)
+    elsewhere: dict[int, str] = field(default_factory=dict)
+    over: bool = False
+
+    @property
+    def key(self) -> RowKey:
+        return self.reading.key
+
+    @property
+    def identity(self) -> tuple[RowKey, int]:
+        return self.reading.key, self.reading.token.claim
+
+    def unsettled(self) -> set[int]:
+        return {*self.calling, *self.waiting, *self.elsewhere}
+
+    def plan(self, version: Version) -> Plan:
+        return plan(self.reading.row, version, self.reading.asked, self.unsettled())
+
+    def start(self, steps: Plan) -> list[Due]:
+        """Start the calls that are due as far as the slots go; returns them."""
+        started = []
+        for due in steps.due:
+            if due.column.job_type not in self.worker.job_types:
+                self.elsewhere[due.column.id] = due.column.job_type
+            elif len(self.calling) < self.slots:
+                self.calling[due.column.id] = (due, self.reading)
+                started.append(due)
+        return started
+
+    def found(self, step: Blocked | Current) -> Result:
+        result = Result(
+            **_address(self.reading, step.column.id), read_change=step.read_change, call=False
+        )  # fmt: skip
+        if isinstance(step, Current):
+            return result
+        return replace(
+            result, fingerprint=step.fingerprint, error_class=BLOCKED, error=step.reason, demanded=step.demanded
+        )
+
+    def result(self, column: int, **outcome: Any) -> Result:
+        """The end of the call of `column`: `value`, or `error_class` and `error`, perhaps with `retry`."""
+        due, reading = self.calling.pop(column)
+        if outcome.get("retry"):
+            self.waiting.add(column)
+        return Result(
+            **_address(reading, column), read_change=due.read_change, fingerprint=due.fingerprint, tokens_in=1, **outcome
+        )
+
+    def nothing_follows(self, version: Version, results: Sequence[Result]) -> bool:
+        if self.calling:
+            return False
+        row = self.reading.row
+        answered = {result.column_id: result for result in results}
+        asked = {
+            id: one
+            for id, one in self.reading.asked.items()
+            if id not in answered or one.signal > answered[id].signal
+        }  # fmt: skip
+        cells = dict(row.cells)
+        for result in results:
+            if not result.retry:
+                cells[result.column_id] = _cell_after(row.cells.get(result.column_id), result, 0)
+        return plan(Row(row.inputs, row.change, cells, row.deleted), version, asked, self.unsettled()) == Plan()
+
+    def release(self, answered: Sequence[int] = (), seconds: float = 0.0) -> Release:
+        """How a visit ends when nothing more is due in it."""
+        if self.elsewhere:
+            ending = self.end("hand_over", seconds if self.waiting else None, answered)
+            return replace(ending, job_type=next(iter(self.elsewhere.values())))
+        return self.end("delay", seconds, answered) if self.waiting else self.end("done", None, answered)
+
+    def end(self, ending: Ending, seconds: float | None = None, answered: Sequence[int] = ()) -> Release:
+        one = self.reading
+        return Release(one.key, one.token, one.signal, one.raised, ending, seconds, None, tuple(answered))
+
+    def flush(self, results: Sequence[Result], release: Release | None = None) -> Flushed:
+        return flush(self.worker.storing, self.worker.id, results, [release] if release is not None else [])
+
+    def take_in(self, results: Sequence[Result], release: Release | None, flushed: Flushed) -> None:
+        """Go on from what was stored."""
+        self.worker.freed.update(flushed.freed)
+        reading = self.reading
+        for result, stored in zip(results, flushed.stored, strict=True):
+            if not stored.won:
+                self.over = True
+                return
+            if result.retry:
+                reading.attempts[result.column_id] = reading.attempts.get(result.column_id, 0) + 1
+                continue
+            asked = reading.asked.get(result.column_id)
+            if asked is not None and asked.signal <= result.signal:
+                del reading.asked[result.column_id]
+            cells = reading.row.cells
+            cells[result.column_id] = _cell_after(cells.get(result.column_id), result, stored.change)
+        if release is not None:
+            fresh = flushed.released[0].reading
+            if fresh is None:
+                self.over = True
+            else:
+                self.take(fresh)
+
+    def take(self, reading: Reading) -> None:
+        self.reading = reading
+        self.elsewhere.clear()
+        self.waiting = {id for id in self.waiting if id in reading.attempts}
+
+
+def _address(reading: Reading, column_id: int) -> dict[str, Any]:
+    return {
+        "key": reading.key,
+        "token": reading.token,
+        "column_id": column_id,
+        "signal": reading.signal,
+        "dispatch_id": reading.dispatch_id,
+        "batch_id": reading.batch_id,
+        "version": reading.version,
+    }
