@@ -1,0 +1,1 @@
+"""The Dagster code location: collections as components, assets, runs, sensors. Only it imports Dagster."""

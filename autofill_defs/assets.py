@@ -1,0 +1,92 @@
+"""A collection's assets: its rows, which arrive from outside, and its computed columns, which one step fills."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from autofill_defs.defined import DefinedCollection
+from autofill_defs.runs import FillConfig, fill
+from cell_engine.specs.compiled import SpecColumn
+
+
+def build_assets(defined: DefinedCollection) -> dg.Definitions:
+    """The assets, and the job that fills them: what the file sensor runs, one step in the run's own process."""
+    rows = _rows_spec(defined)
+    if not defined.computed:
+        return dg.Definitions(assets=[rows])
+
+    @dg.multi_asset(
+        name=f"fill_{defined.identifier}",
+        description=f"Brings columns of {defined.full_name} up to date: one dispatch for any columns × any batches.",
+        specs=[_column_spec(defined, column) for column in defined.computed],
+        partitions_def=defined.partitions,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        can_subset=True,
+    )
+    def columns(context: dg.AssetExecutionContext, config: FillConfig) -> Iterator[dg.MaterializeResult[None]]:
+        yield from fill(context, config, defined)
+
+    job = dg.define_asset_job(
+        name=defined.identifier,
+        description=f"Fill the computed columns of {defined.full_name} for some of its batches.",
+        selection=dg.AssetSelection.assets(*(defined.column_key(column.name) for column in defined.computed)),
+        executor_def=dg.in_process_executor,
+    )
+    return dg.Definitions(assets=[rows, columns], jobs=[job])
+
+
+def _rows_spec(defined: DefinedCollection) -> dg.AssetSpec:
+    columns = [
+        dg.TableColumn(column.name, type=_type(column), constraints=dg.TableColumnConstraints(nullable=True))
+        for column in defined.inputs
+    ]
+    return dg.AssetSpec(
+        defined.rows_key,
+        description=f"The rows of {defined.full_name}, a partition for each batch that arrived. Drop a CSV or Parquet "
+        f"file into `{defined.inbox}` to add one.",
+        partitions_def=defined.partitions,
+        group_name=defined.identifier,
+        kinds={"table", "postgres"},
+        metadata={
+            "dagster/column_schema": dg.TableSchema(columns=columns),
+            "inbox": dg.MetadataValue.path(str(defined.inbox)),
+        },
+    )
+
+
+def _column_spec(defined: DefinedCollection, column: SpecColumn) -> dg.AssetSpec:
+    by_key = {one.key: one for one in defined.spec.columns}
+    read = [by_key[dep.column] for dep in column.deps]
+    upstream = {defined.column_key(one.name) if one.kind is not None else defined.rows_key for one in read}
+    reads = ", ".join(
+        f"`{one.name}` (optional)" if dep.optional else f"`{one.name}`"
+        for one, dep in zip(read, column.deps, strict=True)
+    )
+    mode = {
+        "on_change": "Recomputed as soon as what it reads changes.",
+        "cron": "Recomputed by its schedule.",
+        "never": "Recomputed only when asked for.",
+    }[column.mode]
+    return dg.AssetSpec(
+        defined.column_key(column.name),
+        deps=sorted(upstream),
+        description="\n\n".join([f"A {column.type.name} by `{column.kind}`, from {reads}. {mode}", *_settings(column)]),
+        group_name=defined.identifier,
+        kinds={str(column.kind), "postgres"},
+        code_version=column.hash.hex(),
+        metadata={"mode": column.mode, "type": _type(column), "definition": dg.MetadataValue.json(column.normalized)},
+    )
+
+
+def _type(column: SpecColumn) -> str:
+    if column.type.name == "list":
+        return f"list of {column.type.items}"
+    return column.type.name
+
+
+def _settings(column: SpecColumn) -> Iterator[str]:
+    """A kind's settings for people; the prompt as it stands in the YAML."""
+    for name, value in column.settings.items():
+        if isinstance(value, list):
+            value = "".join(f"{{{{{part['column']}}}}}" if isinstance(part, dict) else str(part) for part in value)
+        yield f"**{name}**\n```\n{value}\n```" if "\n" in str(value) else f"**{name}**: {value}"

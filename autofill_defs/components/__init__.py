@@ -1,0 +1,1 @@
+"""What `dg` finds in this project's registry."""

@@ -1,0 +1,82 @@
+"""The `autofill` command: its commands by duty, and how errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from cell_engine.cli import people, services, stack_commands
+from cell_engine.errors import AutofillError
+
+EXIT_CODES = """\
+Exit codes: 0 done · 1 it failed, or cells ended in error · 2 wrong usage, a value that does not fit or a name that does
+not exist · 3 the database schema is out of range · 4 the database cannot be reached · 5 loaded, but some lines were
+rejected · 130 interrupted
+"""
+
+_UNREACHABLE = 4
+# Of SQLSTATE: connection, server shutting down or out of resources, wrong credentials, no such database.
+_CONNECTION_CLASSES = ("08", "57", "53", "28", "3D")
+
+
+class _Commands(TyperGroup):
+    """Errors meant for people end a command with their message on stderr and their exit code, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except AutofillError as error:
+            typer.echo(str(error), err=True)
+            raise typer.Exit(error.exit_code) from None
+        except Exception as error:
+            message = _connection_trouble(error)
+            if message is None:
+                raise
+            typer.echo(message, err=True)
+            raise typer.Exit(_UNREACHABLE) from None
+
+
+def _connection_trouble(error: Exception) -> str | None:
+    """What to tell about a database that cannot be reached; None for every other error."""
+    psycopg = sys.modules.get("psycopg")
+    if psycopg is None or not isinstance(error, psycopg.OperationalError):
+        return None
+    if error.sqlstate is not None and error.sqlstate[:2] not in _CONNECTION_CLASSES:
+        return None
+    from cell_engine.log import redact_text
+
+    return (
+        f"The database cannot be reached: {redact_text(str(error)).strip()}\n"
+        "Check AUTOFILL_DATABASE_URL; without it, the embedded server of AUTOFILL_HOME is used."
+    )
+
+
+app = typer.Typer(
+    cls=_Commands,
+    name="autofill",
+    help="Collections whose computed cells are filled in by language models and functions.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    # Typer's pretty traceback prints local variables, and those may hold cells and keys.
+    pretty_exceptions_enable=False,
+)
+for module, panel in (
+    (stack_commands, "The whole thing on this machine"),
+    (people, "Collections"),
+    (services, "Single processes"),
+):
+    for command in module.COMMANDS:
+        app.command(
+            command.__name__.rstrip("_"),
+            rich_help_panel=panel,
+            context_settings=module.CONTEXT_SETTINGS.get(command.__name__),
+        )(command)
+
+
+def main() -> None:
+    """The entry point of the `autofill` script."""
+    app(prog_name="autofill")

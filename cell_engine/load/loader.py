@@ -1,0 +1,224 @@
+"""From a source of records to batches: in parts of bounded size, one transaction each, resumed where it stopped.
+
+A batch's key is its content's hash and the part's number. So the same content under another name is the same batch,
+two loaders of one file make one set, and a load that died goes on after the rows that are in.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cell_engine.load.content import read_content
+from cell_engine.load.csv_rows import csv_rows
+from cell_engine.load.errors import LoadError
+from cell_engine.load.frame_rows import frame_rows, parquet_rows
+from cell_engine.load.rows import Record
+from cell_engine.specs.text import Json, clean_text
+from cell_engine.store.batches import REJECTED_KEPT, Batch, add_batch, find_batches
+from cell_engine.store.collections import Collection, load_version
+from cell_engine.store.database import Connection
+
+if TYPE_CHECKING:
+    import polars as pl
+
+PART_RECORDS = 50_000
+PART_BYTES = 64 * 2**20
+"""A batch ends at whichever of the two comes first; bytes are those of its rows in memory."""
+
+_KEY_DIGITS = 16
+_PROGRESS_EVERY = 1_000
+_REASONS_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What is in once a file or frame is loaded, by this call or earlier ones.
+
+    `batches` in order, none when there are no rows. `new`: this call added at least one of them. `rejected`: (line,
+    reason), the first 1,000; `rejected_rows` counts all.
+    """
+
+    batches: list[Batch]
+    new: bool
+
+    @property
+    def rows(self) -> int:
+        return sum(batch.rows for batch in self.batches)
+
+    @property
+    def rejected(self) -> list[tuple[int, str]]:
+        return [line for batch in self.batches for line in batch.rejected][:REJECTED_KEPT]
+
+    @property
+    def rejected_rows(self) -> int:
+        return sum(batch.rejected_rows for batch in self.batches)
+
+
+def batch_keys(path: Path) -> str:
+    """The key prefix of the file's batches, "<prefix>-0001" and on: of its content, whatever the file is called.
+
+    Raises LoadError for what cannot be read or is not UTF-8.
+    """
+    return read_content(path).digest[:_KEY_DIGITS]
+
+
+def load_file(
+    connection: Connection,
+    collection: Collection,
+    path: Path,
+    *,
+    actor: str,
+    demand: bool = True,
+    on_rows: Callable[[int], None] | None = None,
+) -> Loaded:
+    """Load a CSV or Parquet file, told apart by content; memory does not grow with the file.
+
+    `on_rows` is called now and then with the number of records passed so far. With `demand`, what the rows make due is
+    dispatched. Raises LoadError for a file that cannot be loaded; what was in before is named and stays, and loading
+    the same content again goes on after it.
+    """
+    content = read_content(path)
+    version = load_version(connection, collection.id)
+    rows = csv_rows if content.format == "csv" else parquet_rows
+    load = _Load(
+        connection,
+        collection,
+        key=content.digest[:_KEY_DIGITS],
+        source=clean_text(path.name),
+        actor=actor,
+        demand=demand,
+        on_rows=on_rows,
+        check=content.check_unchanged,
+    )
+    return load.run(lambda skip: rows(path, version, skip))
+
+
+def load_frame(
+    connection: Connection,
+    collection: Collection,
+    frame: "pl.DataFrame | pl.LazyFrame",
+    *,
+    key: str,
+    source: str,
+    actor: str,
+    demand: bool = True,
+) -> Loaded:
+    """Load a polars frame as the batches "<key>-0001" and on. The same key again is the same batches, whatever the
+    frame holds by then; a load that died goes on after as many rows, so a lazy frame must keep their order.
+
+    Raises LoadError for a frame that cannot be loaded.
+    """
+    version = load_version(connection, collection.id)
+    load = _Load(connection, collection, key=key, source=clean_text(source), actor=actor, demand=demand)
+    return load.run(lambda skip: frame_rows(frame, version, source, skip))
+
+
+@dataclass(slots=True)
+class _Part:
+    """The records of a batch to be."""
+
+    rows: list[dict[int, Json]] = field(default_factory=list)
+    rejected: list[tuple[int, str]] = field(default_factory=list)
+    bytes: int = 0
+
+    @property
+    def records(self) -> int:
+        return len(self.rows) + len(self.rejected)
+
+    @property
+    def full(self) -> bool:
+        return self.records >= PART_RECORDS or self.bytes >= PART_BYTES
+
+    def add(self, record: Record) -> None:
+        if record.row is None:
+            self.rejected.append((record.line, record.reason))
+        else:
+            self.rows.append(record.row)
+        self.bytes += record.size
+
+
+@dataclass(slots=True)
+class _Load:
+    connection: Connection
+    collection: Collection
+    key: str
+    source: str
+    actor: str
+    demand: bool
+    on_rows: Callable[[int], None] | None = None
+    check: Callable[[], None] = lambda: None
+    batches: list[Batch] = field(default_factory=list)
+    new: bool = False
+
+    def run(self, records: Callable[[int], Iterator[Record]]) -> Loaded:
+        """Add what is not in yet of `records(skip)`."""
+        self._find()
+        try:
+            self._add_all(records)
+        except LoadError as error:
+            if self.batches:
+                raise LoadError(f"{error}\n{self._so_far()}") from error
+            raise
+        except Exception as error:
+            if self.batches:
+                error.add_note(self._so_far())
+            raise
+        return Loaded(self.batches, self.new)
+
+    def _find(self) -> None:
+        while found := find_batches(self.connection, self.collection.id, [self._next_key]):
+            self.batches += found
+
+    def _add_all(self, records: Callable[[int], Iterator[Record]]) -> None:
+        # By the records that are in, not by part: other bounds than today's may have made those parts.
+        passed = sum(batch.rows + batch.rejected_rows for batch in self.batches)
+        part = _Part()
+        for record in records(passed):
+            part.add(record)
+            passed += 1
+            if passed % _PROGRESS_EVERY == 0:
+                self._tell(passed)
+            if part.full:
+                self._add(part)
+                part = _Part()
+        if part.records:
+            self._add(part)
+        self._tell(passed)
+
+    def _add(self, part: _Part) -> None:
+        self.check()
+        if not part.rows and not self.batches:
+            # Stored, an empty batch would answer for this content also once the collection's columns are put right.
+            reasons = [f"{self.source}:{line}: {reason}" for line, reason in part.rejected[:_REASONS_SHOWN]]
+            none = f"{self.source}: none of the first {part.records:,} rows fits the collection; nothing was loaded"
+            raise LoadError("\n".join([none, *reasons]))
+        batch, added = add_batch(
+            self.connection,
+            self.collection.id,
+            self._next_key,
+            part.rows,
+            source=self.source,
+            actor=self.actor,
+            rejected=part.rejected,
+            demand=self.demand,
+        )
+        if batch.rows + batch.rejected_rows != part.records:
+            raise LoadError(f"{self.source}: another process loads it at this moment, in other parts; load it again")
+        self.batches.append(batch)
+        self.new |= added
+
+    @property
+    def _next_key(self) -> str:
+        return f"{self.key}-{len(self.batches) + 1:04d}"
+
+    def _tell(self, passed: int) -> None:
+        if self.on_rows is not None:
+            self.on_rows(passed)
+
+    def _so_far(self) -> str:
+        done = Loaded(self.batches, self.new)
+        return (
+            f"{self.source}: {done.rows:,} rows are in, in {len(self.batches)} batches; "
+            "loading the same content again goes on after them"
+        )

@@ -1,0 +1,95 @@
+"""What every source of rows becomes: records, numbered, each a row that fits or the reason why not."""
+
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cell_engine.load.errors import LoadError
+from cell_engine.specs.explain import suggest
+from cell_engine.specs.text import Json, shorten
+from cell_engine.specs.version import Column, Version
+
+ROW_BYTES = 64 * 2**20
+"""What one row may take in memory; beyond it the row is rejected."""
+
+_FAULTS_SHOWN = 3
+
+
+class Record(NamedTuple):
+    """One record of a file or frame: `row` (column id → accepted value, missing ones absent), or `reason` why it is
+    rejected. `line`: where it begins, from 1; in Parquet and frames the row's number. `size`: bytes it takes in memory.
+    """
+
+    line: int
+    row: dict[int, Json] | None
+    reason: str
+    size: int
+
+
+def rejection(line: int, reason: str) -> Record:
+    return Record(line, None, reason, sys.getsizeof(reason))
+
+
+def record(line: int, row: dict[int, Json], faults: Sequence[str]) -> Record:
+    """The record that `row` makes; `faults` are what is wrong with its cells."""
+    if faults:
+        shown = "; ".join(faults[:_FAULTS_SHOWN])
+        more = len(faults) - _FAULTS_SHOWN
+        return rejection(line, f"{shown}; and {more} more" if more > 0 else shown)
+    size = size_of(row)
+    if size > ROW_BYTES:
+        return rejection(line, f"the row takes {size >> 20:,} MB; {ROW_BYTES >> 20} MB is the most")
+    return Record(line, row, "", size)
+
+
+def size_of(value: object) -> int:
+    """The bytes that a JSON value takes in memory, about."""
+    size = sys.getsizeof(value)
+    if isinstance(value, list | dict):
+        items = value if isinstance(value, list) else [*value, *value.values()]
+        for item in items:
+            size += size_of(item) if isinstance(item, list | dict) else sys.getsizeof(item)
+    return size
+
+
+def match_columns(names: Sequence[str], version: Version, where: str) -> list[Column]:
+    """The input column that each of `names` is, by exact name; inputs that are not named stay missing.
+
+    Raises LoadError with all that is wrong with the names, `where` in front of each, and the columns there are.
+    """
+    inputs = [column.name for column in version.input_columns]
+    columns: list[Column] = []
+    problems: list[str] = []
+    first_at: dict[str, int] = {}
+    for number, name in enumerate(names, 1):
+        column = version.by_name.get(name)
+        shown = f"header {number}, {shorten(name)}"
+        if name in first_at:
+            problems.append(f"{shown}, is the same as header {first_at[name]}")
+        elif not name:
+            problems.append(f"header {number} is empty")
+        elif column is None:
+            problems.append(f"{shown}, is no column of the collection{_hint(name, names, inputs)}")
+        elif column.kind is not None:
+            problems.append(f"{shown}, is a computed column: its cells are filled in by {column.kind}, not loaded")
+        else:
+            columns.append(column)
+        first_at.setdefault(name, number)
+    if not names:
+        problems.append("it has no columns")
+    if problems:
+        there_are = ", ".join(map(repr, inputs)) or "none"
+        lines = [f"{where}: {problem}" for problem in problems]
+        raise LoadError("\n".join([*lines, f"columns that can be loaded: {there_are}"]))
+    return columns
+
+
+def _hint(name: str, names: Sequence[str], inputs: Sequence[str]) -> str:
+    if "\n" in name or "\r" in name:
+        return ": it contains a line break; is a quote left open?"
+    if "\x00" in name:
+        return ": it contains U+0000; is the file UTF-16? Save it as UTF-8"
+    separator = next((one for one in ";\t|" if one in name), None)
+    if len(names) == 1 and separator:
+        return f"; are its fields separated by {separator!r}? They must be by commas"
+    return suggest(name, inputs)

@@ -1,0 +1,123 @@
+"""Which dispatch a run waits for, when it repeats another: retries, Re-execute, and runs killed at any point."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+from dagster._core.events import JobFailureData, RunFailureReason
+
+from autofill_defs import runs
+from tests.dagster.conftest import Location
+from tests.engine import running_worker
+
+
+@pytest.fixture
+def loaded(location: Location, database: str) -> Iterator[Location]:
+    location.load("one", "two")
+    with running_worker(database):
+        yield location
+
+
+def kill(
+    location: Location, run: dg.DagsterRun, monkeypatch: pytest.MonkeyPatch, at: str, *, terminated: bool = False
+) -> None:
+    """Execute the run until it calls `at`, and leave what a process killed there leaves: no word of its own about its
+    end, only its code server's that it has failed; or, terminated, that it was canceled."""
+
+    def die(*_arguments: object, **_keywords: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, at, die)
+        assert not location.execute(run)
+    tags = {key: value for key, value in location.reread(run).tags.items() if key != "dagster/failure_reason"}
+    location.instance.delete_run(run.run_id)
+    location.instance.add_run(run.with_status(dg.DagsterRunStatus.STARTED).with_tags(tags))
+    report = location.instance.report_run_canceled if terminated else location.instance.report_run_failed
+    report(location.reread(run))
+    assert location.reread(run).is_finished
+    assert "dagster/failure_reason" not in location.reread(run).tags
+
+
+def test_a_retry_takes_over_the_dispatch_of_a_run_killed_while_it_waited(
+    loaded: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = loaded.create_run("one", "two", force=True)
+    kill(loaded, first, monkeypatch, at="_wait")
+    [(dispatch, key)] = loaded.dispatches()
+    assert key == first.run_id
+    # Whether or not it has ended meanwhile: asking again would pay for all of it twice.
+    retry = loaded.create_run("one", "two", parent=first, force=True)
+    assert loaded.execute(retry)
+    assert loaded.dispatches() == [(dispatch, first.run_id)]
+    assert loaded.materialized["b", "two"].items() >= {"dispatch": dispatch, "cells": 3, "calls": 18}.items()
+
+
+def test_a_run_killed_before_it_noted_its_dispatch_is_found_by_its_key(
+    loaded: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = loaded.create_run("one", "two")
+    kill(loaded, first, monkeypatch, at="read_progress")
+    [(dispatch, _)] = loaded.dispatches()
+    second = loaded.create_run("one", "two", parent=first)
+    kill(loaded, second, monkeypatch, at="read_progress")
+    third = loaded.create_run("one", "two", parent=second)
+    assert loaded.execute(third)
+    assert [found for found, _ in loaded.dispatches()] == [dispatch]
+
+
+def test_re_execute_after_a_report_asks_again(loaded: Location) -> None:
+    first, success = loaded.run("one", "two", force=True)
+    assert success
+    again = loaded.create_run("one", "two", parent=first, force=True)
+    assert loaded.execute(again)
+    (one, _), (two, key) = loaded.dispatches()
+    assert one != two
+    assert key == f"{first.run_id}/{again.run_id}"
+    assert loaded.materialized["b", "two"]["dispatch"] == two
+
+
+def test_a_re_execution_killed_before_its_dispatch_does_not_report_the_old_one(
+    loaded: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = loaded.run("one", "two", force=True)
+    again = loaded.create_run("one", "two", parent=first, force=True)
+    kill(loaded, again, monkeypatch, at="attach")
+    retry = loaded.create_run("one", "two", parent=again, force=True)
+    assert loaded.execute(retry)
+    assert len(loaded.dispatches()) == 2
+    assert loaded.materialized["b", "two"]["dispatch"] == loaded.dispatches()[1][0]
+
+
+def test_a_run_that_failed_by_its_cells_asks_again(loaded: Location) -> None:
+    first, _ = loaded.run("one", "two")
+    loaded.instance.report_run_failed(
+        first, job_failure_data=JobFailureData(error=None, failure_reason=RunFailureReason.STEP_FAILURE)
+    )
+    assert loaded.reread(first).tags["dagster/failure_reason"] == "STEP_FAILURE"
+    again = loaded.create_run("one", "two", parent=first)
+    assert loaded.execute(again)
+    assert len(loaded.dispatches()) == 2
+
+
+def test_re_execute_of_a_terminated_run_waits_for_what_goes_on_and_once_that_is_over_asks_again(
+    location: Location, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location.load("one", "two")
+    first = location.create_run("one", "two", force=True)
+    kill(location, first, monkeypatch, at="_wait", terminated=True)  # nobody works: its dispatch is open
+    with running_worker(database):
+        assert location.execute(location.create_run("one", "two", parent=first, force=True))
+        assert len(location.dispatches()) == 1
+        assert location.execute(location.create_run("one", "two", parent=first, force=True))
+    assert len(location.dispatches()) == 2
+
+
+def test_another_selection_is_another_dispatch(loaded: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = loaded.create_run("one", "two")
+    kill(loaded, first, monkeypatch, at="_wait")
+    for changes in ({"columns": ["b"]}, {"last": "one"}, {"force": True}):
+        before = len(loaded.dispatches())
+        retry = loaded.create_run("one", parent=first, **({"last": "two"} | changes))  # type: ignore[arg-type]
+        assert loaded.execute(retry)
+        assert len(loaded.dispatches()) == before + 1

@@ -1,0 +1,101 @@
+"""The code location: loads without a database, names what it should, and its YAML's mistakes come with their line."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster.components.testing import create_defs_folder_sandbox
+
+from autofill_defs.components.collection import CollectionComponent
+from autofill_defs.definitions import defs
+from cell_engine.errors import AutofillError, SpecError
+
+
+@pytest.fixture(autouse=True)
+def no_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AUTOFILL_HOME", str(tmp_path))
+    monkeypatch.setenv("AUTOFILL_DATABASE_URL", f"postgresql:///none?host={tmp_path}")
+
+
+@pytest.fixture
+def demo() -> dg.Definitions:
+    return defs()
+
+
+def test_the_code_location_is_loadable(demo: dg.Definitions) -> None:
+    dg.Definitions.validate_loadable(demo)
+
+
+def test_columns_are_assets_with_the_collections_dag(demo: dg.Definitions) -> None:
+    nodes = {node.key.to_user_string(): node for node in demo.resolve_asset_graph().asset_nodes}
+    assert {"demo/packages/rows", "demo/packages/summary", "demo/packages/audience"} <= nodes.keys()
+    rows, summary, audience = (nodes[f"demo/packages/{name}"] for name in ("rows", "summary", "audience"))
+    assert rows.is_external
+    assert audience.parent_keys == {summary.key}
+    assert summary.parent_keys == {rows.key}
+    assert {node.partitions_def for node in nodes.values()} == {dg.DynamicPartitionsDefinition(name="demo/packages")}
+    assert summary.kinds == {"llm", "postgres"}
+    assert len(str(summary.code_version)) == 32
+    assert "{{readme}}" in str(summary.description)
+
+
+def test_a_run_is_one_step_in_its_own_process(demo: dg.Definitions) -> None:
+    for name in ("demo__packages", "__ASSET_JOB"):
+        job = demo.resolve_job_def(name)
+        assert job.executor_def is dg.in_process_executor
+        assert [node.name for node in job.graph.nodes] == ["fill_demo__packages"]
+
+
+def test_sensors_run_by_default(demo: dg.Definitions) -> None:
+    sensors = {sensor.name: sensor.default_status for sensor in demo.sensors or ()}
+    assert sensors == {
+        "demo__packages__inbox": dg.DefaultSensorStatus.RUNNING,
+        "janitor": dg.DefaultSensorStatus.RUNNING,
+    }
+
+
+def build(tmp_path: Path, spec: str, **attributes: str) -> dg.Definitions:
+    file = tmp_path / "spec.yaml"
+    file.write_text(spec)
+    with create_defs_folder_sandbox() as sandbox:
+        folder = sandbox.scaffold_component(
+            component_cls=CollectionComponent,
+            defs_yaml_contents={
+                "type": "autofill_defs.components.collection.CollectionComponent",
+                "attributes": {"spec": str(file), **attributes},
+            },
+        )
+        with sandbox.load_component_and_build_defs(defs_path=folder) as (_, built):
+            return built
+
+
+def test_a_component_is_one_yaml_and_names_its_inbox(tmp_path: Path) -> None:
+    spec = "namespace: n\nname: c\ncolumns:\n  - {name: a, type: text}\n"
+    for attributes, inbox in (
+        ({}, tmp_path / "inbox" / "n" / "c"),
+        ({"inbox": "mine"}, tmp_path / "mine"),
+        ({"inbox": str(tmp_path / "elsewhere")}, tmp_path / "elsewhere"),
+    ):
+        built = build(tmp_path, spec, **attributes)
+        [node] = built.resolve_asset_graph().asset_nodes
+        assert node.metadata["inbox"].value == str(inbox)
+        assert [sensor.name for sensor in built.sensors or ()] == ["n__c__inbox"]
+
+
+def test_a_mistake_in_the_yaml_comes_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(Exception) as raised:
+        build(tmp_path, "namespace: n\nname: c\ncolumns:\n  - {name: a, type: nosuch}\n")
+    error: BaseException | None = raised.value
+    while error is not None and not isinstance(error, SpecError):
+        error = error.__cause__ or error.__context__
+    assert isinstance(error, SpecError)
+    assert "spec.yaml:4: " in str(error)
+
+
+def test_no_column_takes_the_rows_place(tmp_path: Path) -> None:
+    with pytest.raises(Exception) as raised:
+        build(tmp_path, "namespace: n\nname: c\ncolumns:\n  - {name: rows, type: text}\n")
+    error: BaseException | None = raised.value
+    while error is not None and not isinstance(error, AutofillError):
+        error = error.__cause__ or error.__context__
+    assert "no column can be called 'rows'" in str(error)

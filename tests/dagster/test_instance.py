@@ -1,0 +1,108 @@
+"""The Dagster instance: prepared by any process, without a password in any file, and loadable as it is."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import dagster as dg
+import psycopg
+import pytest
+import sqlalchemy
+from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
+
+from autofill_defs import serve
+from autofill_defs.instance import URL_VARIABLE, environment, prepare_instance, socket_path
+from autofill_defs.launcher import LocalRunLauncher
+from cell_engine.settings import Settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.delenv(URL_VARIABLE, raising=False)
+    return Settings(home=tmp_path / "home")
+
+
+def test_it_is_prepared_by_several_at_once_and_dagster_loads_it(
+    settings: Settings, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadPoolExecutor() as pool:
+        homes = set(pool.map(lambda _: prepare_instance(settings, database), range(8)))
+    [home] = homes
+    assert sorted(path.name for path in home.iterdir()) == ["dagster.yaml", "run", "workspace.yaml"]
+    for name, value in environment(settings, database).items():
+        monkeypatch.setenv(name, value)
+    try:
+        with dg.DagsterInstance.get() as instance:
+            assert instance.root_directory == str(home)
+            assert isinstance(instance.run_launcher, LocalRunLauncher)
+            assert type(instance.event_log_storage).__name__ == "PostgresEventLogStorage"
+            assert instance.run_monitoring_enabled
+            assert instance.run_retries_max_retries == 5
+            assert not instance.run_retries_retry_on_asset_or_op_failure
+            assert not instance.telemetry_enabled
+            assert instance.get_runs() == []
+    finally:
+        with psycopg.connect(database, autocommit=True) as connection:
+            name = connection.info.dbname
+            connection.execute(f'drop database "{name}_dagster" with (force)'.encode())
+
+
+def test_the_url_of_a_production_server_keeps_its_options() -> None:
+    given = "postgresql://us%20er:p%40ss%2Fw@db.example:6543/autofill?sslmode=require&target_session_attrs=read-write"
+    url = sqlalchemy.make_url(environment(Settings(), given)[URL_VARIABLE])
+    assert url.drivername == "postgresql+psycopg2"
+    assert (url.username, url.password, url.database) == ("us er", "p@ss/w", "autofill_dagster")
+    arguments, options = url.get_dialect()().create_connect_args(url)
+    assert make_conninfo(*arguments, **{name: value for name, value in options.items() if name != "dbname"})
+    assert (options["host"], str(options["port"])) == ("db.example", "6543")
+    assert (options["sslmode"], options["target_session_attrs"]) == ("require", "read-write")
+
+
+def test_a_database_given_for_dagster_is_taken_whatever_its_driver(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for scheme in ("postgresql", "postgresql+psycopg2", "postgres"):
+        monkeypatch.setenv(URL_VARIABLE, f"{scheme}://u:p@elsewhere/dags")
+        nowhere = f"postgresql:///none?host={tmp_path}"
+        prepare_instance(settings, nowhere)  # asks no server to make one
+        url = sqlalchemy.make_url(environment(settings, nowhere)[URL_VARIABLE])
+        assert (url.drivername, url.database, url.query["host"]) == ("postgresql+psycopg2", "dags", "elsewhere")
+
+
+def test_no_file_holds_the_password(settings: Settings, database: str) -> None:
+    secret = Settings(home=settings.home, database_url=SecretStr("postgresql://u:hunter2@db.example/autofill"))
+    os.environ[URL_VARIABLE] = "postgresql://u:hunter2@db.example/dagster"
+    try:
+        home = prepare_instance(secret, "postgresql://u:hunter2@db.example/autofill")
+    finally:
+        del os.environ[URL_VARIABLE]
+    assert not any(b"hunter2" in path.read_bytes() for path in home.rglob("*") if path.is_file())
+    for role in ("code-server", "daemon", "webserver"):
+        assert not any("hunter2" in part for part in serve.command(role, secret))
+
+
+def test_a_deep_home_still_has_a_socket(tmp_path: Path) -> None:
+    near, far = socket_path(Settings(home=Path("/srv/a"))), socket_path(Settings(home=tmp_path / ("x" * 90)))
+    assert near == Path("/srv/a/dagster/run/code.sock")
+    assert len(os.fsencode(far)) < 100
+
+
+def test_the_module_prints_the_home(settings: Settings, database: str) -> None:
+    given = {"AUTOFILL_HOME": str(settings.home), "AUTOFILL_DATABASE_URL": database}
+    command = [sys.executable, "-m", "autofill_defs.instance"]
+    done = subprocess.run(command, env=os.environ | given, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(settings.home / "dagster")
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f'drop database "{connection.info.dbname}_dagster"'.encode())
+    failed = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False)
+    assert failed.returncode == 2
+    assert "AUTOFILL_DATABASE_URL" in failed.stderr
+
+
+def test_preparing_needs_no_dagster() -> None:
+    script = "import sys, autofill_defs.instance, autofill_defs.serve; print('dagster' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,3 @@
+from tests.stack.conftest import home
+
+__all__ = ["home"]

@@ -1,0 +1,147 @@
+"""The main job, end to end, as a newcomer runs it: real PostgreSQL, real HTTP, real Dagster, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import psutil
+import pytest
+
+from cell_engine.embedded import running
+from cell_engine.stack.state import State, read_state
+from tests.stack.conftest import Started, of_home, wait_until_gone
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+PATIENCE = 200.0
+
+
+def autofill(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cell_engine.cli", *arguments],
+        env=os.environ | {"AUTOFILL_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
+def cells(home: Path, *arguments: str) -> list[dict[str, Any]]:
+    shown = autofill(home, "show", "demo/packages", "--rows", "1000", "--json", *arguments)
+    assert shown.returncode == 0, shown.stderr
+    return [row["cells"] for row in json.loads(shown.stdout)]
+
+
+def wait_for_state(home: Path, *names: str) -> State:
+    """Until children with all these names have been started."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        state = read_state(home)
+        if state is not None and set(names) <= {child.name for child in state.children}:
+            return state
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_demo_once(home: Path) -> None:
+    demo = autofill(home, "demo", "--once")
+    assert demo.returncode == 0, demo.stdout + demo.stderr
+    assert of_home(home) == []
+    assert "the offline model answers" in demo.stdout
+    assert "PROBLEM" not in demo.stdout
+    assert " SUCCESS" in demo.stdout
+    found = cells(home)
+    assert len(found) > 50
+    for row in found:
+        has_readme = row["readme"]["value"] is not None
+        for column in ("summary", "words", "audience"):
+            assert row[column]["status"] == ("ready" if has_readme else "blocked"), row
+        assert row["licence_family"]["status"] == "ready"
+        assert row["licence_family"]["model"] == "offline-model"
+    by_name = {row["name"]["value"]: row for row in found}
+    assert by_name["psycopg"]["licence_family"]["value"] == "weak copyleft"
+    assert by_name["pydantic"]["licence_family"]["value"] == "permissive"
+    assert "PostgreSQL" in by_name["psycopg"]["summary"]["value"]
+    assert autofill(home, "stop").returncode == 0
+
+    again = autofill(home, "demo", "--once")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "loaded before" in again.stdout
+    assert "calls: 0," in again.stdout
+    assert of_home(home) == []
+
+
+def test_demo_stays_up_for_edits_until_it_is_stopped(home: Path) -> None:
+    demo = Started(home, "cell_engine.cli", "demo")
+    demo.wait_for("Ctrl-C stops everything", patience=PATIENCE)
+    before = cells(home, "--column", "audience", "--column", "summary", "--column", "words")
+    edited = autofill(home, "edit", "demo/packages", "1", "summary=Fixtures and assertions for testing.", "--wait")
+    assert edited.returncode == 0, edited.stderr
+    assert "recomputing audience" in edited.stdout
+    after = cells(home, "--column", "audience", "--column", "summary", "--column", "words")
+    assert after[0]["audience"]["value"] == "testers"
+    assert after[0]["words"] == before[0]["words"]
+    assert after[1:] == before[1:]
+    status = autofill(home, "status")
+    assert "Dagster: http://127.0.0.1:" in status.stdout
+    second = autofill(home, "up")
+    assert second.returncode == 1
+    assert "already up" in second.stderr
+    assert autofill(home, "stop").returncode == 0
+    assert demo.wait() == 0
+    assert of_home(home) == []
+
+
+def test_demo_survives_kill_9_of_worker_database_and_run(home: Path) -> None:
+    demo = Started(home, "cell_engine.cli", "demo", "--once")
+    # Slow answers, so that there is a middle to kill things in.
+    model = wait_for_state(home, "offline model").urls["offline model"].removesuffix("/v1")
+    demo.wait_for("offline model is ready", patience=PATIENCE)
+    body = json.dumps({"latency": 8}).encode()
+    urlopen(Request(f"{model}/switches", data=body, method="POST"), timeout=10).close()
+
+    demo.wait_for("rows computing", patience=PATIENCE)
+    _child(home, "worker").kill()
+    demo.wait_for("worker is back", patience=PATIENCE)
+    server = running(home)
+    assert server is not None
+    os.kill(int((server.data_dir / "postmaster.pid").read_text().splitlines()[0]), signal.SIGKILL)
+    demo.wait_for("PostgreSQL is back", patience=PATIENCE)
+    _run_process(home).kill()
+
+    assert demo.process.wait(PATIENCE) == 0, demo.text
+    assert "PROBLEM" not in demo.text
+    assert "33 blocked" in demo.text or " blocked" in demo.text
+    assert of_home(home) == []
+
+
+def test_kill_9_of_the_demo_leaves_nothing(home: Path) -> None:
+    demo = Started(home, "cell_engine.cli", "demo")
+    demo.wait_for("rows are in", patience=PATIENCE)
+    demo.send(signal.SIGKILL)
+    demo.wait()
+    wait_until_gone(home)
+
+
+def _child(home: Path, name: str) -> psutil.Process:
+    state = wait_for_state(home, name)
+    return next(psutil.Process(child.mark.pid) for child in state.children if child.name == name)
+
+
+def _run_process(home: Path) -> psutil.Process:
+    """The process of the Dagster run: a multiprocessing child below the code server."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        for process in _child(home, "Dagster code server").children(recursive=True):
+            if "spawn_main" in " ".join(process.cmdline()):
+                return process
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
