@@ -32,6 +32,8 @@ class Progress:
     version: int
     created_at: datetime
     ended_at: datetime | None
+    canceled_at: datetime | None
+    paused_at: datetime | None
     outcomes: dict[str, int]
     attempts: dict[str, int]
     tokens_in: int

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from cell_engine.store.control import finish_cancel
 from cell_engine.store.database import Connection, run
 from cell_engine.store.results import end_dispatches
 
@@ -27,11 +28,14 @@ def keep_up(connection: Connection) -> Upkeep:
         visits += reclaimed
     ended = after = 0
     while True:
-        open_ = [one.id for one in run(connection, "dispatches_open", after=after, limit=BATCH)]
-        ended += len(end_dispatches(connection, open_))
+        open_ = run(connection, "dispatches_open", after=after, limit=BATCH).fetchall()
+        for one in open_:
+            if one.canceled:
+                finish_cancel(connection, one.id)  # whoever canceled it may have died half-way
+        ended += len(end_dispatches(connection, [one.id for one in open_]))
         if len(open_) < BATCH:
             return Upkeep(workers, visits, ended)
-        after = open_[-1]
+        after = open_[-1].id
 
 
 def keep_partitions(connection: Connection) -> list[str]:

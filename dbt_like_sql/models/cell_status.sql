@@ -11,9 +11,12 @@ select
         when cell.user_set then 'overridden'
         when definition.column_id = any(work.computing) then 'computing'
         when work.demand ? definition.column_id::text
-            or (work.row_id is not null and definition.mode = 'on_change' and behind.outdated) then 'queued'
+            or (work.row_id is not null and definition.mode = 'on_change' and behind.outdated)
+            then case when work.state = 'parked' then 'paused' else 'queued' end
+        when ahead.state in ('queued', 'paused') then ahead.state
         when cell.error_class = 'blocked' then 'blocked'
         when cell.error_class is not null then 'error'
+        when behind.outdated and (cell.canceled > cell.called or ahead.state = 'canceled') then 'canceled'
         when cell.computed_at is null then 'empty'
         when behind.outdated then 'outdated'
         else 'ready'
@@ -22,7 +25,13 @@ select
     cell.error,
     cell.model,
     cell.version,
-    cell.computed_at
+    cell.computed_at,
+    -- a person's value whose inputs have changed since it was given
+    coalesce(cell.user_set and (row.change > cell.change or exists (
+        select from {{ source('autofill', 'cell') }} as input
+        where input.collection_id = row.collection_id and input.row_id = row.row_id
+          and input.column_id = any(definition.depends_on) and input.change > cell.change
+    )), false) as inputs_moved
 from {{ source('autofill', 'collection') }}
 join {{ source('autofill', 'row') }} on row.collection_id = collection.id and row.deleted_at is null
 join {{ source('autofill', 'definition') }}
@@ -46,3 +55,20 @@ cross join lateral (
               and input.column_id = any(definition.depends_on) and input.change > cell.read_change
         ) as outdated
 ) as behind
+-- what a sweep that has not come to the row yet, or will not any more, has to say of the cell
+left join lateral (
+    select case when sweep.canceled then 'canceled' when sweep.paused then 'paused' else 'queued' end as state
+    from {{ source('autofill', 'sweep') }}
+    join {{ source('autofill', 'dispatch') }} on dispatch.id = sweep.dispatch_id
+    where sweep.collection_id = row.collection_id and (sweep.closed_at is null or sweep.canceled)
+      and sweep.last_row >= row.row_id
+      and (sweep.cursor < row.row_id
+           or exists (select from {{ source('autofill', 'sweep_hole') }}
+                      where sweep_hole.sweep_id = sweep.id and sweep_hole.row_id = row.row_id))
+      and case when dispatch.columns = '{}' then definition.mode = 'on_change' and behind.outdated
+               else definition.column_id = any(dispatch.columns)
+                    and (behind.outdated
+                         or (dispatch.signal > cell.called and (dispatch.force or cell.error_class is not null))) end
+    order by sweep.canceled, sweep.paused
+    limit 1
+) as ahead on true

@@ -26,7 +26,7 @@ queued as (
 ),
 swept as (
     select distinct collection_id, job_type from autofill.sweep
-    where closed_at is null and job_type = any(%(job_types)s)
+    where closed_at is null and not paused and job_type = any(%(job_types)s)
 ),
 held as (select collection_id, sum(held)::int as slots from autofill.slot where held > 0 group by collection_id),
 lane as (

@@ -20,12 +20,14 @@ raised as (
         dispatch_id = case when work.signal < new.signal then new.id else work.dispatch_id end,
         signal = greatest(work.signal, new.signal),
         priority = least(work.priority, %(priority)s::autofill.priority),
+        cascade = work.cascade or new.columns = '{}',
         raised = work.raised + 1,
         dirty = work.state = 'computing',
         -- an edit is tried at once and afresh, but never sooner than a storm's brake allows
         attempts = case when %(priority)s = 'edit' then '{}' else work.attempts end,
-        state = case when %(priority)s = 'edit' and work.state = 'delayed' and not work.deferred
-                     then 'queued' else work.state end,
+        state = case when work.state = 'parked' then 'queued'
+                     when %(priority)s = 'edit' and work.state = 'delayed' and not work.deferred then 'queued'
+                     else work.state end,
         available_at = case when %(priority)s = 'edit' and not work.deferred then null else work.available_at end
     from new
     where work.collection_id = new.collection_id and work.row_id = any(%(rows)s)

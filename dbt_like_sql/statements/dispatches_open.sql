@@ -1,2 +1,2 @@
 -- Dispatches that have not ended, oldest first: the janitor looks whether they should have.
-select id from autofill.dispatch where ended_at is null and id > %(after)s order by id limit %(limit)s;
+select id, canceled_at is not null as canceled from autofill.dispatch where ended_at is null and id > %(after)s order by id limit %(limit)s;

@@ -17,6 +17,8 @@ judged as materialized (
         work.claim is not null and (work.raised = item.raised or ending in ('defer', 'hand_back')) as ended,
         work.dispatch_id, work.owners, work.demand, work.slots, work.computing, row.batch_id,
         row.deleted_at is not null as deleted,
+        work.owners is null and exists (
+            select from autofill.dispatch where dispatch.id = work.dispatch_id and paused_at is not null) as paused,
         -- columns answered in this transaction whose demand is not newer than the call
         array(select key from jsonb_each(work.demand) where key = any(item.answered::text[])
               and (value ->> 0)::bigint <= item.signal) as met
@@ -36,9 +38,10 @@ gone as (
 ),
 requeued as (
     update autofill.work set
-        state = case when seconds is null then 'queued' else 'delayed' end::autofill.work_state,
-        available_at = clock_timestamp() + seconds * interval '1 second',
-        deferred = ending = 'defer',
+        state = case when paused then 'parked' when seconds is null then 'queued' else 'delayed'
+                end::autofill.work_state,
+        available_at = case when not paused then clock_timestamp() + seconds * interval '1 second' end,
+        deferred = ending = 'defer' and not paused,
         priority = case when ending = 'delay' then least(work.priority, 'retry') else work.priority end,
         job_type = coalesce(judged.job_type, work.job_type),
         worker_id = null, claim = null, dirty = false, computing = null, slots = 1,

@@ -1,15 +1,16 @@
 -- Rows of a sweep, locked by the statement before, become work of this worker. Returns what it now has.
 with swept as (
     select sweep.collection_id, sweep.job_type, dispatch.id as dispatch_id, dispatch.signal,
-        autofill.dispatch_demand(dispatch) as demand
+        autofill.dispatch_demand(dispatch) as demand, dispatch.columns = '{}' as cascade
     from autofill.sweep join autofill.dispatch on dispatch.id = sweep.dispatch_id
     where sweep.id = %(sweep_id)s
 ),
 started as (
     insert into autofill.work
-        (collection_id, row_id, state, job_type, priority, queued_at, worker_id, claim, signal, dispatch_id, demand)
+        (collection_id, row_id, state, job_type, priority, queued_at, worker_id, claim, signal, dispatch_id, demand,
+         cascade)
     select collection_id, row_id, 'computing', job_type, 'sweep', clock_timestamp(),
-        %(worker_id)s, %(claim)s, signal, dispatch_id, demand
+        %(worker_id)s, %(claim)s, signal, dispatch_id, demand, cascade
     from swept, unnest(%(fresh)s::bigint[]) as row_id
     returning collection_id, row_id, job_type
 ),

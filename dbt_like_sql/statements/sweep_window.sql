@@ -4,7 +4,7 @@
 -- Rows are chosen before they are locked, so that a row skipped is a row known.
 with walked as materialized (
     select id, dispatch_id, collection_id, job_type, cursor, last_row from autofill.sweep
-    where collection_id = %(collection_id)s and job_type = %(job_type)s and closed_at is null
+    where collection_id = %(collection_id)s and job_type = %(job_type)s and closed_at is null and not paused
       and id > %(after)s
     order by id
     limit 1

@@ -6,7 +6,7 @@ where dispatch.ended_at is not null and (
     or exists (
         select from {{ source('autofill', 'sweep_hole') }}
         join {{ source('autofill', 'sweep') }} on sweep.id = sweep_hole.sweep_id
-        where sweep.dispatch_id = dispatch.id
+        where sweep.dispatch_id = dispatch.id and not sweep.canceled
     )
     or exists (
         select from {{ source('autofill', 'work') }}

@@ -1,0 +1,72 @@
+"""Stopping a dispatch: cancel for good, pause and resume. Calls in flight run to their end: they are paid for."""
+
+from typing import Any
+
+from cell_engine.errors import AutofillError, NotFoundError
+from cell_engine.store.database import Connection, run
+from cell_engine.store.results import end_dispatches
+
+BATCH = 1000
+
+
+class DispatchStateError(AutofillError):
+    """A dispatch is in a state in which this cannot be done; the message says which."""
+
+
+def cancel(connection: Connection, dispatch_id: int) -> None:
+    """Take back what the dispatch asked for by name and nobody has answered yet; it ends when what is in flight has.
+
+    Cells it made due by changing an input stay due: the input did change. Raises NotFoundError, DispatchStateError.
+    """
+    _control(connection, "dispatch_cancel", dispatch_id)
+    finish_cancel(connection, dispatch_id)
+
+
+def finish_cancel(connection: Connection, dispatch_id: int) -> None:
+    """The second part of a cancel, for the janitor too: the rows that hold demand of a canceled dispatch."""
+    _each_batch(connection, "work_cancel", dispatch_id)
+    end_dispatches(connection, [dispatch_id])
+
+
+def pause(connection: Connection, dispatch_id: int) -> None:
+    """Start nothing more of the dispatch until it is resumed. Raises NotFoundError, DispatchStateError."""
+    _control(connection, "dispatch_pause", dispatch_id)
+    _each_batch(connection, "work_park", dispatch_id)
+
+
+def resume(connection: Connection, dispatch_id: int) -> None:
+    """Go on with a paused dispatch, where it was. Raises NotFoundError, DispatchStateError."""
+    _control(connection, "dispatch_resume", dispatch_id)
+    _each_batch(connection, "work_unpark", dispatch_id)
+
+
+def _control(connection: Connection, statement: str, dispatch_id: int) -> None:
+    if run(connection, statement, dispatch_id=dispatch_id).fetchone() is not None:
+        return
+    found: Any = run(connection, "dispatch_progress", dispatches=[dispatch_id]).fetchone()
+    if found is None:
+        raise NotFoundError(f"no dispatch {dispatch_id}")
+    if found.ended_at is not None:
+        state = "has ended"
+    elif found.canceled_at is not None:
+        state = "is canceled"
+    else:
+        state = "is paused" if found.paused_at is not None else "is not paused"
+    doing = statement.removeprefix("dispatch_")
+    raise DispatchStateError(f"dispatch {dispatch_id} {state}: there is nothing to {doing}")
+
+
+def _each_batch(connection: Connection, statement: str, dispatch_id: int) -> None:
+    """Over the rows whose work the dispatch owns: each batch locked row first, then work, in key order."""
+    after = 0
+    while True:
+        owned = run(connection, "work_of_dispatch", dispatch_id=dispatch_id, after=after, limit=BATCH).fetchall()
+        if not owned:
+            return
+        collection_id = owned[0].collection_id
+        rows = [one.row_id for one in owned]
+        with connection.transaction():
+            for lock in ("lock_rows", "lock_work"):
+                run(connection, lock, collections=[collection_id] * len(rows), rows=rows)
+            run(connection, statement, dispatch_id=dispatch_id, collection_id=collection_id, rows=rows)
+        after = rows[-1]

@@ -1,0 +1,131 @@
+"""Cancel, pause and resume: nothing more is started, what is in flight lands, and the cells say so."""
+
+import pytest
+
+from cell_engine.errors import NotFoundError
+from cell_engine.plan import plan
+from cell_engine.store.changes import edit
+from cell_engine.store.control import DispatchStateError, cancel, pause, resume
+from cell_engine.store.database import Connection
+from cell_engine.store.demands import RangeScope, RowScope, dispatch
+from cell_engine.store.models import broken_rules
+from cell_engine.store.reading import Progress, progress, status_counts
+from tests.engine import Claimer, Made, make
+
+ROWS = 10
+
+
+@pytest.fixture
+def made(connection: Connection) -> Made:
+    return make(connection, rows=[{"a": f"x{number}"} for number in range(ROWS)], demand=False)
+
+
+def sweep(connection: Connection, made: Made, *columns: str, force: bool = False) -> int:
+    return dispatch(
+        connection,
+        made.collection.id,
+        RangeScope(((1, ROWS),)),
+        columns=[made.id(name) for name in columns],
+        force=force,
+        reason="reprocess",
+        actor="me",
+    )
+
+
+def known(connection: Connection, dispatch_id: int) -> Progress:
+    found = progress(connection, dispatch_id)
+    assert found is not None
+    return found
+
+
+def test_a_canceled_sweep_goes_no_further_and_what_is_in_flight_lands(connection: Connection, made: Made) -> None:
+    asked = sweep(connection, made, "b")
+    claimer = Claimer(connection)
+    visits = claimer.claim(4)
+    cancel(connection, asked)
+    assert known(connection, asked).ended_at is None  # four are in flight
+    assert known(connection, asked).outcomes == {"canceled": 4}
+    for visit in visits:
+        steps = plan(visit.row, made.version, visit.asked)
+        claimer.flush([claimer.answer(visit, made.id("b"), "paid for", steps)])
+        again = claimer.reread(visit)
+        assert again is not None
+        # `c` has become due, by what `b` now shows; nobody asked for it by name, and it is put off here.
+        assert claimer.flush(releases=[claimer.release(again, "hand_back")]).released[0].outcome == "released"
+    Claimer(connection).work_off()
+    ended = known(connection, asked)
+    assert ended.ended_at is not None
+    assert status_counts(connection, made.collection.id)[made.id("b")] == {"ready": 4, "canceled": 6}
+    assert broken_rules(connection) == {}
+    with pytest.raises(DispatchStateError, match="has ended: there is nothing to cancel"):
+        cancel(connection, asked)
+
+
+def test_R6_cancel_takes_back_what_was_asked_and_not_what_inputs_made_due(connection: Connection, made: Made) -> None:
+    Claimer(connection).work_off()
+    edit(connection, made.collection.id, 1, {made.id("a"): "moved"}, actor="me")
+    asked = dispatch(
+        connection, made.collection.id, RowScope((1, 2)), columns=[made.id("b")], force=True, reason="r", actor="me"
+    )
+    cancel(connection, asked)
+    assert connection.execute("select row_id, demand, cascade from autofill.work").fetchall() == [(1, {}, True)]
+    assert Claimer(connection).work_off() == ["b", "c"]
+    assert known(connection, asked).ended_at is not None
+    assert known(connection, asked).outcomes.get("canceled") == 2
+    assert broken_rules(connection) == {}
+
+
+def test_a_canceled_demand_leaves_that_of_others(connection: Connection, made: Made) -> None:
+    first = dispatch(connection, made.collection.id, RowScope((1,)), columns=[made.id("b")], reason="r", actor="me")
+    second = dispatch(connection, made.collection.id, RowScope((1,)), columns=[made.id("c")], reason="r", actor="me")
+    cancel(connection, second)
+    assert known(connection, second).ended_at is not None
+    assert known(connection, first).ended_at is None
+    Claimer(connection).work_off()
+    assert known(connection, first).outcomes == {"ready": 2}
+    assert broken_rules(connection) == {}
+
+
+def test_the_janitor_finishes_a_cancel_that_died_half_way(connection: Connection, made: Made) -> None:
+    from cell_engine.store.database import run
+    from cell_engine.store.upkeep import keep_up
+
+    asked = dispatch(connection, made.collection.id, RowScope((1, 2)), columns=[made.id("b")], reason="r", actor="me")
+    run(connection, "dispatch_cancel", dispatch_id=asked)
+    keep_up(connection)
+    assert known(connection, asked).ended_at is not None
+    assert connection.execute("select count(*) from autofill.work").fetchone() == (0,)
+    assert status_counts(connection, made.collection.id)[made.id("b")] == {"canceled": 2, "empty": ROWS - 2}
+
+
+def test_a_paused_sweep_waits_with_its_rows_and_goes_on_where_it_was(connection: Connection, made: Made) -> None:
+    asked = sweep(connection, made, "b")
+    claimer = Claimer(connection)
+    visits = claimer.claim(4)
+    pause(connection, asked)
+    claimer.flush(releases=[claimer.release(visit, "hand_back") for visit in visits])
+    assert Claimer(connection).claim() == []
+    assert status_counts(connection, made.collection.id)[made.id("b")] == {"paused": ROWS}
+    with pytest.raises(DispatchStateError, match="is paused"):
+        pause(connection, asked)
+    resume(connection, asked)
+    assert status_counts(connection, made.collection.id)[made.id("b")] == {"queued": ROWS}
+    Claimer(connection).work_off()
+    assert known(connection, asked).outcomes == {"ready": 2 * ROWS}  # and `c`, which reads it
+    assert known(connection, asked).ended_at is not None
+    assert broken_rules(connection) == {}
+
+
+def test_an_edit_goes_ahead_of_a_pause(connection: Connection, made: Made) -> None:
+    asked = dispatch(connection, made.collection.id, RowScope((1, 2)), columns=[made.id("b")], reason="r", actor="me")
+    pause(connection, asked)
+    edit(connection, made.collection.id, 1, {made.id("a"): "moved"}, actor="me")
+    assert Claimer(connection).work_off() == ["b", "c"]
+    assert [one[0] for one in connection.execute("select row_id from autofill.work").fetchall()] == [2]
+
+
+def test_unknown_dispatches_and_states_are_named(connection: Connection, made: Made) -> None:
+    with pytest.raises(NotFoundError, match="no dispatch 99"):
+        pause(connection, 99)
+    with pytest.raises(DispatchStateError, match="is not paused: there is nothing to resume"):
+        resume(connection, sweep(connection, made, "b"))
