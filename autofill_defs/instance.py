@@ -5,6 +5,7 @@
 
 import hashlib
 import os
+import secrets
 import sys
 import tempfile
 from contextlib import suppress
@@ -86,7 +87,7 @@ def _home(settings: Settings) -> Path:
 
 def _write(file: Path, text: str) -> None:
     """Renamed into place: several processes prepare the instance at once."""
-    unfinished = file.with_name(f"{file.name}.{os.getpid()}")
+    unfinished = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(file)
 
@@ -113,9 +114,13 @@ def _ensure_database(url: str) -> None:
 
 
 def _dagster_url(url: str) -> str:
-    """The URL of Dagster's database, as SQLAlchemy takes it: psycopg 2 by name, its default would be psycopg 3."""
-    given = os.environ.get(URL_VARIABLE)
-    parts = conninfo_to_dict(_plain(given) if given else make_conninfo(url, dbname=_database_name(url)))
+    return os.environ.get(URL_VARIABLE) or with_driver(make_conninfo(url, dbname=_database_name(url)))
+
+
+def with_driver(url: str) -> str:
+    """A connection string as SQLAlchemy takes it: psycopg 2 by name, since with psycopg 3 installed that would be its
+    choice, and dagster-postgres breaks on it."""
+    parts = conninfo_to_dict(_plain(url))
     user, password, database = (parts.pop(name, None) for name in ("user", "password", "dbname"))
     # Host and port travel as parameters: there they may be a socket's folder, or several.
     query = {name: str(value) for name, value in parts.items()}

@@ -45,7 +45,8 @@ class LocalRunLauncher(DefaultRunLauncher):
         if started is None or _lives(*started):
             self._gone_since.pop(run.run_id, None)
             return CheckRunHealthResult(WorkerStatus.RUNNING)
-        gone = time.monotonic() - self._gone_since.setdefault(run.run_id, time.monotonic())
+        now = time.monotonic()
+        gone = now - self._gone_since.setdefault(run.run_id, now)
         if self._answering(server) < _ANSWERING and gone < _PATIENCE:
             return CheckRunHealthResult(WorkerStatus.RUNNING, msg="its process is gone, and so is its code server")
         del self._gone_since[run.run_id]
@@ -68,7 +69,8 @@ class LocalRunLauncher(DefaultRunLauncher):
         except DagsterUserCodeUnreachableError:
             self._answering_since.pop(name, None)
             return 0.0
-        return time.monotonic() - self._answering_since.setdefault(name, time.monotonic())
+        now = time.monotonic()
+        return now - self._answering_since.setdefault(name, now)
 
 
 def _lives(pid: int, at: float) -> bool:

@@ -158,7 +158,9 @@ def attach(context: dg.AssetExecutionContext, request: Request, engine: PatientE
     is_over = noted is not None and progress is not None and progress.ended_at is not None and reported
     if progress is None or is_over or not _is_for(progress, request):
         found = engine(lambda connection: _dispatch(connection, request, f"{root}/{context.run.run_id}"))
-    context.instance.add_run_tags(context.run.run_id, {DISPATCH_TAG: str(found), _DISPATCHED_BY_TAG: context.run.run_id})
+    context.instance.add_run_tags(
+        context.run.run_id, {DISPATCH_TAG: str(found), _DISPATCHED_BY_TAG: context.run.run_id}
+    )
     return found
 
 

@@ -24,7 +24,7 @@ from cell_engine.errors import AutofillError
 from cell_engine.store.batches import Batch, find_batches
 from cell_engine.store.collections import Collection, find_collection
 from cell_engine.store.database import Connection
-from cell_engine.store.upkeep import keep_up
+from cell_engine.store.upkeep import is_alone, keep_up
 
 # The daemon's own loop is 5 s: this is every round of it.
 _LOOK_EVERY = 3
@@ -201,12 +201,12 @@ def contiguous(order: Sequence[str], wanted: "dict[str, tuple[Batch, Path]] | se
 
 
 def _summary(defined: DefinedCollection, memory: Memory) -> str:
-    parts = [f"{defined.inbox}: {len(memory.loaded):,} files loaded"]
+    parts = [f"{defined.inbox}: loaded {len(memory.loaded):,}"]
     if memory.seen:
-        parts.append(f"{len(memory.seen):,} being waited for until they stop changing")
+        parts.append(f"waiting for {len(memory.seen):,} to stop changing")
     if memory.refused:
         shown = [f"{name}: {reason}" for name, (_, _, reason) in list(memory.refused.items())[:_REASONS_SHOWN]]
-        parts.append(f"{len(memory.refused):,} not loaded until they change: " + "; ".join(shown))
+        parts.append(f"not loaded until they change {len(memory.refused):,}: " + "; ".join(shown))
     return ", ".join(parts)
 
 
@@ -222,15 +222,10 @@ def janitor() -> dg.SkipReason:
         engine("dagster janitor", _JANITOR_STATEMENT_TIMEOUT) as connection,
         guard.transaction(),
     ):
-        if not _is_alone(guard):
+        # Rounds that outlast their tick must not pile up.
+        if not is_alone(guard, "autofill.janitor.sensor"):
             return dg.SkipReason("another round is under way")
         done = keep_up(connection)
     return dg.SkipReason(
         f"workers ended: {done.workers}, visits given back: {done.visits}, dispatches ended: {done.dispatches}"
     )
-
-
-def _is_alone(guard: Connection) -> bool:
-    """Rounds that outlast their tick must not pile up. The lock is its transaction's, so it works through pgbouncer."""
-    found = guard.execute("select pg_try_advisory_xact_lock(hashtextextended('autofill.janitor.sensor', 0))").fetchone()
-    return found is not None and bool(found[0])

@@ -31,6 +31,8 @@ _STATUS_STYLES = {
     "error": "red",
     "blocked": "yellow",
     "outdated": "yellow",
+    "canceled": "yellow",
+    "paused": "yellow",
     "queued": "blue",
     "computing": "blue",
     "empty": "dim",

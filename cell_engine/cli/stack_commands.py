@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cell_engine.demo.distributions import Installed
+    from cell_engine.demo.patience import PatientStore
     from cell_engine.demo.run import Demo
     from cell_engine.specs.compiled import CompiledSpec
     from cell_engine.stack.running import Stack
-    from cell_engine.store.database import Connection
 
 _INTERRUPTED = 130
 _FIRST_ROWS = 10
@@ -59,6 +59,7 @@ def demo(
     from cell_engine.cli import render
     from cell_engine.demo import SPEC_FILE
     from cell_engine.demo.distributions import installed
+    from cell_engine.demo.patience import PatientStore
     from cell_engine.demo.run import prepare
     from cell_engine.parts import open_store
     from cell_engine.specs.compile import compile_file
@@ -72,13 +73,14 @@ def demo(
         migrate(stack.url)
         with open_store("demo", stack.url) as connection:
             prepared = prepare(connection, spec, rows, stack.home)
-            screen.print(f"{len(rows)} packages are installed here: {prepared.file}", soft_wrap=True)
-            urls = _start(stack, screen)
-            dagster = urls.get("Dagster")
-            if dagster is None:
-                raise AutofillError("The demo needs Dagster: pip install 'collection-autofill[dagster]'")
-            stack.wait_until_ready()
-            well = _watch(stack, screen, connection, prepared, dagster, f"{spec.namespace}__{spec.name}")
+        screen.print(f"{len(rows)} packages are installed here: {prepared.file}", soft_wrap=True)
+        urls = _start(stack, screen)
+        dagster = urls.get("Dagster")
+        if dagster is None:
+            raise AutofillError("The demo needs Dagster: pip install 'collection-autofill[dagster]'")
+        stack.wait_until_ready()
+        with PatientStore(stack.url, "demo", stack.pause) as store:
+            well = _watch(stack, screen, store, prepared, dagster, f"{spec.namespace}__{spec.name}")
         if not once:
             _say_next(screen, prepared, dagster)
             stack.wait()
@@ -86,7 +88,7 @@ def demo(
         raise typer.Exit(1)
 
 
-def _watch(stack: Stack, screen: Console, connection: Connection, demo: Demo, dagster: str, job: str) -> bool:
+def _watch(stack: Stack, screen: Console, store: PatientStore, demo: Demo, dagster: str, job: str) -> bool:
     """Follow the demo to its end and print what came of it; returns whether all is well."""
     from cell_engine.cli import render
     from cell_engine.demo import run
@@ -97,17 +99,18 @@ def _watch(stack: Stack, screen: Console, connection: Connection, demo: Demo, da
         screen.print("This very file was loaded before: its cells are kept, and only what is missing is computed.")
     else:
         screen.print("waiting for Dagster's sensor to see the file")
-        rows = run.wait_for_rows(connection, demo, stack.pause)
+        rows = run.wait_for_rows(store, demo, stack.pause)
         screen.print(f"{rows} rows are in; Dagster runs {job}")
     with render.follower(screen, demo.collection.full_name) as shown:
-        run.follow(connection, demo, stack.pause, shown.update)
-    found = run.problems(connection, demo)
-    inputs, cells = page(connection, demo.collection.id, limit=_FIRST_ROWS)
+        run.follow(store, demo, stack.pause, shown.update)
+    found = store(lambda connection: run.problems(connection, demo))
+    inputs, cells = store(lambda connection: page(connection, demo.collection.id, limit=_FIRST_ROWS))
     screen.print(render.rows_table(demo.version, inputs, cells, _SHOWN_COLUMNS, screen.width))
-    screen.print(render.status_table(demo.version, status_counts(connection, demo.collection.id)))
+    counts = store(lambda connection: status_counts(connection, demo.collection.id))
+    screen.print(render.status_table(demo.version, counts))
     latest, trouble = wait_for_success(dagster, job, stack.pause)
     found += [trouble] if trouble else []
-    total = run.totals(connection, demo)
+    total = store(lambda connection: run.totals(connection, demo))
     by_status = ", ".join(f"{count:,} {status}" for status, count in sorted(total.cells.items()))
     screen.print(
         f"cells: {by_status}; calls: {total.calls:,}, {total.interrupted:,} of them interrupted; "

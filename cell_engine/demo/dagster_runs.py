@@ -29,7 +29,7 @@ class Run:
 
 
 def latest_run(dagster: str, job: str) -> Run | None:
-    """The newest run of a job, at the webserver's address `dagster`. Raises OSError when that does not answer."""
+    """The newest run of a job, at the webserver's address `dagster`. Raises OSError, ValueError where that fails."""
     body = json.dumps({"query": _QUERY, "variables": {"job": job}}).encode()
     request = Request(f"{dagster}/graphql", data=body, headers={"Content-Type": "application/json"})  # noqa: S310
     with build_opener(ProxyHandler({})).open(request, timeout=15) as response:
@@ -46,7 +46,7 @@ def wait_for_success(dagster: str, job: str, pause: Callable[[float], None]) -> 
     while True:
         try:
             run = latest_run(dagster, job)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             run, problem = None, f"Dagster does not answer: {error}"
         else:
             problem = f"Dagster has no run of {job}" if run is None else f"the run {run.url} is {run.status}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cell_engine.demo.distributions import Installed, write_file
+from cell_engine.demo.patience import PatientStore
 from cell_engine.errors import AutofillError
 from cell_engine.load import batch_keys
 from cell_engine.specs.compiled import CompiledSpec
@@ -29,8 +30,8 @@ _LOOK_SECONDS = 0.3
 # seconds; a slow model may take its whole timeout, several times.
 _FILE_PATIENCE = 180.0
 _FILL_PATIENCE = 600.0
-_ENDED = frozenset({"ready", "blocked", "overridden", "error"})
-_GOOD = _ENDED - {"error"}
+_GOOD = frozenset({"ready", "blocked", "overridden"})
+_ENDED = _GOOD | {"error", "canceled"}
 _DISPATCHES = 20
 _EXAMPLES = 3
 
@@ -75,10 +76,10 @@ def prepare(connection: Connection, spec: CompiledSpec, rows: list[Installed], h
     return Demo(applied.collection, applied.version, file, batch, is_loaded, known)
 
 
-def wait_for_rows(connection: Connection, demo: Demo, pause: Pause) -> int:
+def wait_for_rows(store: PatientStore, demo: Demo, pause: Pause) -> int:
     """Until the sensor has loaded the file; returns how many of its rows are in. Raises AutofillError in vain."""
     deadline = time.monotonic() + _FILE_PATIENCE
-    while not (found := find_batches(connection, demo.collection.id, [demo.batch])):
+    while not (found := store(lambda connection: find_batches(connection, demo.collection.id, [demo.batch]))):
         if time.monotonic() > deadline:
             raise AutofillError(
                 f"Dagster's sensor has not loaded {demo.file} in {_FILE_PATIENCE:g} s. "
@@ -88,13 +89,13 @@ def wait_for_rows(connection: Connection, demo: Demo, pause: Pause) -> int:
     return found[0].rows
 
 
-def follow(connection: Connection, demo: Demo, pause: Pause, show: Callable[[Progress], None]) -> None:
+def follow(store: PatientStore, demo: Demo, pause: Pause, show: Callable[[Progress], None]) -> None:
     """Until every cell has ended; `show` gets the latest dispatch. Raises AutofillError when nothing moves any more."""
     seen: object = None
     moved = time.monotonic()
     while True:
-        counts = status_counts(connection, demo.collection.id)
-        dispatches = recent_dispatches(connection, demo.collection.id, limit=_DISPATCHES)
+        counts = store(lambda connection: status_counts(connection, demo.collection.id))
+        dispatches = store(lambda connection: recent_dispatches(connection, demo.collection.id, limit=_DISPATCHES))
         if dispatches and dispatches[0].id > demo.known:
             show(dispatches[0])
         is_open = any(dispatch.ended_at is None for dispatch in dispatches)

@@ -191,7 +191,7 @@ class _Load:
         if not part.rows and not self.batches:
             # Stored, an empty batch would answer for this content also once the collection's columns are put right.
             reasons = [f"{self.source}:{line}: {reason}" for line, reason in part.rejected[:_REASONS_SHOWN]]
-            none = f"{self.source}: none of the first {part.records:,} rows fits the collection; nothing was loaded"
+            none = f"{self.source}: no row of the first {part.records:,} fits the collection, so nothing was loaded"
             raise LoadError("\n".join([none, *reasons]))
         batch, added = add_batch(
             self.connection,

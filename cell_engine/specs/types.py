@@ -163,7 +163,8 @@ class ColumnType:
             raise self._bad(decimal, "not a finite number")
         double = float(decimal)
         digits = len(decimal.as_tuple().digits)
-        if math.isfinite(double) and Decimal(f"{double:.{digits}g}") == decimal:
+        # repr() is the shortest text that is this double; on a rounding tie the format breaks the other way.
+        if math.isfinite(double) and decimal in (Decimal(repr(double)), Decimal(f"{double:.{digits}g}")):
             return double
         raise self._bad(str(decimal), "a double would lose digits; use type text")
 

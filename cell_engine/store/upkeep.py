@@ -49,11 +49,16 @@ def keep_partitions(connection: Connection) -> list[str]:
         return [one.name for one in run(connection, "partitions_drop", days=KEEP_DAYS)]
 
 
+def is_alone(connection: Connection, name: str) -> bool:
+    """Whether nobody else is at `name`; if so, this transaction is, until it ends."""
+    found = run(connection, "janitor_lock", name=name).fetchone()
+    return found is not None and bool(found.alone)
+
+
 def _reclaim(connection: Connection) -> int:
     """A batch of visits given back; 0 also when another janitor is at it."""
     with connection.transaction():
-        mine = run(connection, "janitor_lock").fetchone()
-        if mine is None or not mine.mine:
+        if not is_alone(connection, "autofill.reclaim"):
             return 0
         reclaimed = len(run(connection, "reclaim_work", limit=BATCH).fetchall())
         run(connection, "slot_sweep")

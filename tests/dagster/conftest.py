@@ -134,16 +134,12 @@ Locate = Callable[[str], Location]
 
 
 @pytest.fixture
-def locate(
-    database: str, connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Locate]:
+def locate(database: str, connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Locate]:
     """`locate(yaml)` is the code location of that collection, all on one Dagster instance."""
     monkeypatch.setenv("AUTOFILL_DATABASE_URL", database)
     monkeypatch.setenv("AUTOFILL_HOME", str(tmp_path))
     with dg.DagsterInstance.ephemeral() as instance:
-        yield lambda spec: Location(
-            DefinedCollection(compile_text(spec), tmp_path / "inbox"), instance, connection
-        )
+        yield lambda spec: Location(DefinedCollection(compile_text(spec), tmp_path / "inbox"), instance, connection)
 
 
 @pytest.fixture

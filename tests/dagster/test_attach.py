@@ -118,6 +118,6 @@ def test_another_selection_is_another_dispatch(loaded: Location, monkeypatch: py
     kill(loaded, first, monkeypatch, at="_wait")
     for changes in ({"columns": ["b"]}, {"last": "one"}, {"force": True}):
         before = len(loaded.dispatches())
-        retry = loaded.create_run("one", parent=first, **({"last": "two"} | changes))  # type: ignore[arg-type]
+        retry = loaded.create_run("one", parent=first, **({"last": "two"} | changes))
         assert loaded.execute(retry)
         assert len(loaded.dispatches()) == before + 1

@@ -14,8 +14,9 @@ from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
 from autofill_defs import serve
-from autofill_defs.instance import URL_VARIABLE, environment, prepare_instance, socket_path
+from autofill_defs.instance import URL_VARIABLE, environment, prepare_instance, socket_path, with_driver
 from autofill_defs.launcher import LocalRunLauncher
+from cell_engine.errors import AutofillError
 from cell_engine.settings import Settings
 
 
@@ -68,7 +69,7 @@ def test_a_database_given_for_dagster_is_taken_whatever_its_driver(
         monkeypatch.setenv(URL_VARIABLE, f"{scheme}://u:p@elsewhere/dags")
         nowhere = f"postgresql:///none?host={tmp_path}"
         prepare_instance(settings, nowhere)  # asks no server to make one
-        url = sqlalchemy.make_url(environment(settings, nowhere)[URL_VARIABLE])
+        url = sqlalchemy.make_url(with_driver(environment(settings, nowhere)[URL_VARIABLE]))
         assert (url.drivername, url.database, url.query["host"]) == ("postgresql+psycopg2", "dags", "elsewhere")
 
 
@@ -106,3 +107,17 @@ def test_preparing_needs_no_dagster() -> None:
     script = "import sys, autofill_defs.instance, autofill_defs.serve; print('dagster' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_an_instance_without_its_database_is_refused_and_a_check_without_an_instance_is_not(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AUTOFILL_HOME", str(settings.home))
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    (tmp_path / "dagster.yaml").write_bytes((Path(serve.__file__).parents[1] / "dagster.yaml").read_bytes())
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert instance.get_runs() == []
+    assert (settings.home / "dagster" / "sqlite").is_dir()
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    with pytest.raises(AutofillError, match=URL_VARIABLE), dg.DagsterInstance.get() as instance:
+        instance.get_runs()

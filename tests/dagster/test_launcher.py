@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 from dagster._core.events import EngineEventData
 from dagster._core.launcher import WorkerStatus
+from dagster._grpc.client import DagsterGrpcClient
 
 from autofill_defs import launcher
 from autofill_defs.launcher import LocalRunLauncher
@@ -69,7 +70,7 @@ def test_a_dead_process_is_reported_once_its_code_server_could_take_a_retry(
 ) -> None:
     run = started(instance, gone_pid(), {"host": "localhost", "socket": str(tmp_path / "code.sock")})
     assert local.check_run_worker_health(run).status is WorkerStatus.RUNNING
-    monkeypatch.setattr(launcher.DagsterGrpcClient, "ping", lambda _self, _echo: {})
+    monkeypatch.setattr(DagsterGrpcClient, "ping", lambda _self, _echo: {})
     assert local.check_run_worker_health(run).status is WorkerStatus.RUNNING  # it has only just come back
     monkeypatch.setattr(launcher, "_ANSWERING", 0.0)
     found = local.check_run_worker_health(run)

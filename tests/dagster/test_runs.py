@@ -7,9 +7,9 @@ import pytest
 
 from autofill_defs import runs
 from cell_engine.store.batches import Batch
+from cell_engine.store.changes import edit
 from cell_engine.store.collections import find_collection
 from cell_engine.store.database import Connection, connect
-from cell_engine.store.changes import edit
 from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import page
 from tests.dagster.conftest import SPEC, Locate, Location, beside

@@ -14,6 +14,7 @@ from cell_engine.store.collections import find_collection
 from cell_engine.store.database import Connection, connect
 from cell_engine.store.demands import RangeScope, dispatch
 from cell_engine.store.reading import recent_dispatches
+from cell_engine.store.upkeep import is_alone
 from tests.dagster.conftest import SPEC, Locate, Location
 from tests.engine import Claimer, running_worker
 
@@ -42,11 +43,11 @@ def reason(result: dg.SensorResult) -> str:
 
 def test_a_file_becomes_a_batch_a_partition_and_a_run(location: Location, database: str) -> None:
     first = location.tick(None)
-    assert "0 files loaded" in reason(first)
+    assert "loaded 0" in reason(first)
     assert find_collection(location.connection, "test/table").version == 1
     drop(location, "f.csv", "x", "y")
     second = location.tick(location.land(first))
-    assert "1 being waited for" in reason(second)
+    assert "waiting for 1" in reason(second)
     third = location.tick(location.land(second))
     assert loaded(location.connection) == [("f.csv", 1, 2)]
     # nothing is asked for but by the run
@@ -59,7 +60,7 @@ def test_a_file_becomes_a_batch_a_partition_and_a_run(location: Location, databa
     assert event.metadata["dagster/partition_row_count"].value == 2
     cursor = location.land(third)
     assert location.instance.get_dynamic_partitions("test/table") == [key]
-    assert "1 files loaded" in reason(location.tick(cursor))
+    assert "loaded 1" in reason(location.tick(cursor))
     with running_worker(database):
         _, success = location.run(str(key), str(key))
     assert success
@@ -129,7 +130,7 @@ def test_a_bad_file_is_reported_once_and_stops_no_other(location: Location) -> N
     assert "UTF-8" in str(observed[str(bad)].description)
     again = location.tick(location.land(result))
     assert again.asset_events == []
-    assert "2 not loaded until they change" in reason(again)
+    assert "not loaded until they change 2" in reason(again)
     assert "nosuch" in reason(again)
     bad.write_text("a\nfixed\n")
     fixed = location.tick(location.tick(again.cursor).cursor)
@@ -256,7 +257,7 @@ def test_the_janitor_gives_back_what_dead_workers_held(location: Location) -> No
 
 def test_one_round_of_the_janitor_at_a_time(location: Location, database: str) -> None:
     with connect(database, application="other") as other, other.transaction():
-        assert sensors._is_alone(other)
+        assert is_alone(other, "autofill.janitor.sensor")
         assert "another round" in tick_janitor()
     assert "dispatches ended: 0" in tick_janitor()
 

@@ -235,6 +235,6 @@ def test_a_header_alone_is_no_batch(connection: Connection, collection: Collecti
 
 def test_nothing_is_stored_when_nothing_fits(connection: Connection, collection: Collection, write: Write) -> None:
     message = refused(connection, collection, write("things.csv", "count\na\nb\nc\nd\n"))
-    assert message.startswith("things.csv: none of the first 4 rows fits the collection; nothing was loaded\n")
+    assert message.startswith("things.csv: no row of the first 4 fits the collection, so nothing was loaded\n")
     assert "things.csv:2: column 'count': type integer: 'a'" in message
     assert len(message.splitlines()) == 4

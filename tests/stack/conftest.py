@@ -21,6 +21,7 @@ class Started:
     """A process that runs a stack, whose lines can be waited for."""
 
     def __init__(self, home: Path, *command: str, ignoring_sigint: bool = False) -> None:
+        self.home = home
         self.output = home.parent / f"output-{time.monotonic_ns()}"
         environment = os.environ | {"AUTOFILL_HOME": str(home)}
         shell = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"] if ignoring_sigint else []
@@ -41,9 +42,15 @@ class Started:
     def wait_for(self, line: str, patience: float = PATIENCE) -> None:
         deadline = time.monotonic() + patience
         while line not in self.text:
-            assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.text}"
-            assert time.monotonic() < deadline, f"waited in vain for {line!r}:\n{self.text}"
+            assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.told()}"
+            assert time.monotonic() < deadline, f"waited in vain for {line!r}:\n{self.told()}"
             time.sleep(0.02)
+
+    def told(self) -> str:
+        """What it printed and the ends of its children's logs."""
+        logs = sorted((self.home / "logs").glob("*.log"))
+        ends = [f"--- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-30:]) for log in logs]
+        return "\n".join([self.text, *ends])
 
     def send(self, how: signal.Signals) -> None:
         self.process.send_signal(how)
