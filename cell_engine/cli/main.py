@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cell_engine.cli import people, services, stack_commands
+from cell_engine.cli import changes, dispatches, people, services, stack_commands
 from cell_engine.errors import AutofillError
 
 EXIT_CODES = """\
@@ -67,6 +67,8 @@ app = typer.Typer(
 for module, panel in (
     (stack_commands, "The whole thing on this machine"),
     (people, "Collections"),
+    (changes, "Your changes"),
+    (dispatches, "Dispatches and rules"),
     (services, "Single processes"),
 ):
     for command in module.COMMANDS:

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cell_engine.errors import AutofillError, BadValueError, NotFoundError
+from cell_engine.cli.common import (
+    AsJson,
+    CollectionName,
+    RowId,
+    Wait,
+    actor,
+    computed_column,
+    follow,
+    full_name,
+    named_column,
+    open_database,
+    warn_without_workers,
+)
+from cell_engine.errors import BadValueError, NotFoundError
 
 if TYPE_CHECKING:
     from cell_engine.specs.version import Column, Version
-    from cell_engine.store.database import Connection
 
 REJECTED_EXIT = 5
-_FOLLOW_SECONDS = 0.2
 _REJECTED_SHOWN = 20
-
-_Collection = Annotated[str, typer.Argument(metavar="COLLECTION", help="namespace/name")]
-_Json = Annotated[bool, typer.Option("--json", help="For programs: JSON on standard output.")]
-_Wait = Annotated[bool, typer.Option("--wait", help="Until it has ended; exit code 1 if cells ended in error.")]
 
 
 def apply(
@@ -38,8 +41,8 @@ def apply(
     from cell_engine.store.applying import apply as apply_spec
 
     spec = compile_file(file)
-    with _store() as connection:
-        applied = apply_spec(connection, spec, actor=_actor())
+    with open_database() as connection:
+        applied = apply_spec(connection, spec, actor=actor())
         name = applied.collection.full_name
         if not applied.created:
             typer.echo(f"{name}: unchanged, version {applied.version.number}")
@@ -47,11 +50,11 @@ def apply(
         typer.echo(f"{name}: version {applied.version.number}")
         if applied.dispatch_id is not None:
             typer.echo(f"recomputing {', '.join(applied.changed)} in dispatch {applied.dispatch_id}")
-            _warn_without_workers(connection, applied.version, applied.changed)
+            warn_without_workers(connection, applied.version, applied.changed)
 
 
 def load(
-    collection: _Collection,
+    collection: CollectionName,
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="CSV (UTF-8) or Parquet, with a header of column names.")
     ],
@@ -65,17 +68,17 @@ def load(
     from cell_engine.load import load_file
     from cell_engine.store.collections import find_collection, load_version
 
-    with _store() as connection:
-        found = find_collection(connection, _full_name(collection))
+    with open_database() as connection:
+        found = find_collection(connection, full_name(collection))
         with Console(stderr=True).status("loading") as status:
             loaded = load_file(
-                connection, found, file, actor=_actor(), on_rows=lambda rows: status.update(f"loading: {rows:,} rows")
+                connection, found, file, actor=actor(), on_rows=lambda rows: status.update(f"loading: {rows:,} rows")
             )
         batches = ", ".join(batch.key for batch in loaded.batches)
         if loaded.new:
             typer.echo(f"{found.full_name}: {loaded.rows:,} rows from {file.name} as batch {batches}")
             version = load_version(connection, found.id)
-            _warn_without_workers(connection, version, [column.name for column in version.computed])
+            warn_without_workers(connection, version, [column.name for column in version.computed])
         else:
             typer.echo(f"{found.full_name}: {file.name} was loaded before, as batch {batches}; nothing changed")
     if loaded.rejected_rows:
@@ -84,13 +87,14 @@ def load(
         more = loaded.rejected_rows - min(len(loaded.rejected), _REJECTED_SHOWN)
         if more:
             typer.echo(f"… and {more:,} more", err=True)
-        typer.echo(f"{loaded.rejected_rows:,} lines were rejected; the other rows are in", err=True)
+        lines = "1 line was" if loaded.rejected_rows == 1 else f"{loaded.rejected_rows:,} lines were"
+        typer.echo(f"{lines} rejected; the other rows are in", err=True)
         raise typer.Exit(REJECTED_EXIT)
 
 
 def edit(
-    collection: _Collection,
-    row: Annotated[int, typer.Argument(metavar="ROW", help="The row's id, as `autofill show` prints it.")],
+    collection: CollectionName,
+    row: RowId,
     values: Annotated[
         list[str] | None,
         typer.Argument(metavar="COLUMN=VALUE", help="New values, written as the column's type is in a CSV file."),
@@ -99,7 +103,7 @@ def edit(
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Leave this cell empty, and keep it so; may be repeated."),
     ] = None,
-    wait: _Wait = False,
+    wait: Wait = False,
 ) -> None:
     """Set cells of a row by hand: yours is the value that is shown, and no machine overwrites it.
 
@@ -109,29 +113,29 @@ def edit(
     from cell_engine.store.changes import edit as edit_row
     from cell_engine.store.collections import find_collection, load_version
 
-    with _store() as connection:
-        found = find_collection(connection, _full_name(collection))
+    with open_database() as connection:
+        found = find_collection(connection, full_name(collection))
         version = load_version(connection, found.id)
         changes = _changes(version, values or [], blank or [])
-        dispatch_id = edit_row(connection, found.id, row, changes, actor=_actor())
+        dispatch_id = edit_row(connection, found.id, row, changes, actor=actor())
         dependents = {name for column in changes for name in version.dependents(column)}
         names = [column.name for column in version.computed if column.id in dependents]
         recomputing = f"; recomputing {', '.join(names)}" if names else ""
         typer.echo(f"row {row}: dispatch {dispatch_id}{recomputing}")
-        _warn_without_workers(connection, version, names)
+        warn_without_workers(connection, version, names)
         if wait:
-            _follow(connection, dispatch_id)
+            follow(connection, dispatch_id)
 
 
 def reprocess(
-    collection: _Collection,
+    collection: CollectionName,
     column: Annotated[
         list[str] | None, typer.Option(help="Only this computed column; may be repeated. Default: all on-change ones.")
     ] = None,
     row: Annotated[list[int] | None, typer.Option(help="Only this row id; may be repeated.")] = None,
     batch: Annotated[list[str] | None, typer.Option(help="Only this batch, by its key; may be repeated.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Also cells that are up to date.")] = False,
-    wait: _Wait = False,
+    wait: Wait = False,
 ) -> None:
     """Bring cells up to date: those whose inputs or definition changed, and with --force all of them.
 
@@ -143,10 +147,10 @@ def reprocess(
 
     if row and batch:
         raise BadValueError("--row and --batch exclude each other")
-    with _store() as connection:
-        found = find_collection(connection, _full_name(collection))
+    with open_database() as connection:
+        found = find_collection(connection, full_name(collection))
         version = load_version(connection, found.id)
-        columns = [_computed(version, name).id for name in column or []]
+        columns = [computed_column(version, name).id for name in column or []]
         if force and not columns:
             columns = [one.id for one in version.computed]
         scope: RowScope | RangeScope
@@ -164,31 +168,31 @@ def reprocess(
             typer.echo(f"{found.full_name} has no rows there; nothing to do")
             return
         dispatch_id = dispatch(
-            connection, found.id, scope, columns=columns, force=force, reason="reprocess", actor=_actor()
+            connection, found.id, scope, columns=columns, force=force, reason="reprocess", actor=actor()
         )
         names = [version.by_id[one].name for one in columns] or [one.name for one in version.computed]
         typer.echo(f"{found.full_name}: dispatch {dispatch_id} for {', '.join(names)}")
-        _warn_without_workers(connection, version, names)
+        warn_without_workers(connection, version, names)
         if wait:
-            _follow(connection, dispatch_id)
+            follow(connection, dispatch_id)
 
 
 def show(
-    collection: _Collection,
+    collection: CollectionName,
     rows: Annotated[int, typer.Option(min=1, max=10_000, help="How many rows.")] = 20,
     after: Annotated[int, typer.Option(min=0, help="Only rows behind this row id: the next page.")] = 0,
     column: Annotated[list[str] | None, typer.Option(help="Only this column; may be repeated.")] = None,
-    as_json: _Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print rows as people see them: your value where you set one, else the computed one, else the cell's status."""
     from cell_engine.cli import render
     from cell_engine.store.collections import find_collection, load_version
     from cell_engine.store.reading import page
 
-    with _store() as connection:
-        found = find_collection(connection, _full_name(collection))
+    with open_database() as connection:
+        found = find_collection(connection, full_name(collection))
         version = load_version(connection, found.id)
-        names = [_column(version, name).name for name in column or version.by_name]
+        names = [named_column(version, name).name for name in column or version.by_name]
         inputs, cells = page(connection, found.id, after=after, limit=rows)
     by_row = render.rows_of(inputs, cells)
     if as_json:
@@ -203,12 +207,12 @@ def show(
 
 def status(
     collection: Annotated[str | None, typer.Argument(metavar="[COLLECTION]", help="namespace/name")] = None,
-    as_json: _Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """What there is and what goes on: the stack, workers, the queue, and collections with their cells by status."""
     from cell_engine.cli.status import print_status
 
-    print_status(None if collection is None else _full_name(collection), as_json)
+    print_status(None if collection is None else full_name(collection), as_json)
 
 
 def _row_json(row_id: int, by_column: Mapping[int, Any], columns: Sequence[Column]) -> dict[str, Any]:
@@ -235,7 +239,7 @@ def _changes(version: Version, values: Sequence[str], blank: Sequence[str]) -> d
         name, equals, text = assignment.partition("=")
         if not equals:
             raise BadValueError(f"{assignment!r} is no COLUMN=VALUE")
-        column = _column(version, name)
+        column = named_column(version, name)
         if column.id in changes:
             raise BadValueError(f"column {name!r} is given twice")
         try:
@@ -244,94 +248,13 @@ def _changes(version: Version, values: Sequence[str], blank: Sequence[str]) -> d
             hint = f" (for no value at all: --blank {name})" if not text else ""
             raise BadValueError(f"column {name!r}: {error}{hint}") from None
     for name in blank:
-        column = _column(version, name)
+        column = named_column(version, name)
         if column.id in changes:
             raise BadValueError(f"column {name!r} is given twice")
         changes[column.id] = None
     if not changes:
         raise BadValueError("nothing to change: give COLUMN=VALUE or --blank COLUMN")
     return changes
-
-
-def _column(version: Version, name: str) -> Column:
-    column = version.by_name.get(name)
-    if column is None:
-        raise NotFoundError(f"no column {name!r}; there are: {', '.join(version.by_name)}")
-    return column
-
-
-def _computed(version: Version, name: str) -> Column:
-    column = _column(version, name)
-    if column.kind is None:
-        raise BadValueError(
-            f"column {name!r} is an input; computed are: {', '.join(one.name for one in version.computed)}"
-        )
-    return column
-
-
-def _full_name(collection: str) -> str:
-    namespace, slash, name = collection.partition("/")
-    if not (namespace and slash and name) or "/" in name:
-        raise BadValueError(f"{collection!r} is no collection: write namespace/name")
-    return collection
-
-
-def _follow(connection: Connection, dispatch_id: int) -> None:
-    """Show progress until the dispatch has ended; exit code 1 if cells of it ended in error."""
-    from cell_engine.cli import render
-    from cell_engine.store.reading import progress
-
-    screen = render.console()
-    with render.follower(screen, f"dispatch {dispatch_id}") as shown:
-        while True:
-            now = progress(connection, dispatch_id)
-            if now is None:
-                raise AutofillError(f"dispatch {dispatch_id} is gone")
-            shown.update(now)
-            if now.ended_at is not None:
-                break
-            time.sleep(_FOLLOW_SECONDS)
-    if now.failed:
-        screen.print("in error: " + ", ".join(f"{count:,} {name}" for name, count in sorted(now.failed.items())))
-        raise typer.Exit(1)
-
-
-def _warn_without_workers(connection: Connection, version: Version, names: Sequence[str]) -> None:
-    """Say so when nobody is there to do what was asked for."""
-    from cell_engine.store.reading import live_workers
-
-    served = {job_type for worker in live_workers(connection) for job_type in worker.job_types}
-    missing = {version.by_name[name].job_type for name in names} - served
-    if missing:
-        typer.echo(
-            f"no worker for {', '.join(sorted(missing))} is running, so this waits: start `autofill up`, "
-            "or `autofill worker` on this database",
-            err=True,
-        )
-
-
-def _actor() -> str:
-    """Who asks: the system's name for the person at the keyboard."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"
-
-
-@contextmanager
-def _store() -> Iterator[Connection]:
-    """The database of this installation; says so when that started the embedded server, which then keeps running."""
-    from cell_engine.embedded import running
-    from cell_engine.parts import open_store
-    from cell_engine.settings import get_settings
-
-    settings = get_settings()
-    starts = settings.database_url is None and running(settings.home) is None
-    connection = open_store("cli")
-    if starts:
-        typer.echo("PostgreSQL was started for this; `autofill stop` stops it", err=True)
-    with connection:
-        yield connection
 
 
 COMMANDS = (apply, load, edit, reprocess, show, status)

@@ -30,16 +30,21 @@ def create_models(connection: psycopg.Connection[Any]) -> None:
             connection.execute(f"create view {SCHEMA}.{name} as {_rendered(texts[name])}".encode())
 
 
+def rule_names() -> list[str]:
+    """The SQL tests there are."""
+    return sorted(path.stem for path in (SQL / "tests").glob("*.sql"))
+
+
 def broken_rules(connection: psycopg.Connection[Any]) -> dict[str, list[Any]]:
     """Run the SQL tests; returns those that found rows, by name, with the rows (at most 100 each)."""
     broken: dict[str, list[Any]] = {}
-    for path in sorted((SQL / "tests").glob("*.sql")):
-        test = _rendered(path.read_text(encoding="utf-8"))
+    for name in rule_names():
+        test = _rendered((SQL / "tests" / f"{name}.sql").read_text(encoding="utf-8"))
         query = f"select * from ({test}) as found limit 100"  # noqa: S608 (our own files)
         with connection.cursor(row_factory=namedtuple_row) as cursor:
             rows: list[Any] = cursor.execute(query.encode()).fetchall()
         if rows:
-            broken[path.stem] = rows
+            broken[name] = rows
     return broken
 
 

@@ -65,7 +65,7 @@ def test_rejected_lines_are_named_and_the_others_go_in(run: Run, things: str, tm
     assert result.exit_code == 5
     assert "2 rows from more.csv" in result.stdout
     assert f"{file}:3: " in result.stderr
-    assert "1 lines were rejected" in result.stderr
+    assert "1 line was rejected" in result.stderr
     assert [cells(run)[row]["title"]["value"] for row in (4, 5)] == ["good", "fine"]
 
 
@@ -207,7 +207,7 @@ def test_status_shows_collections_cells_and_queue(run: Run, things: str) -> None
         assert expected in shown.stdout
     told = json.loads(run("status", "--json").stdout)
     assert told["workers"] == []
-    assert told["collections"][0]["cells"]["words"] == {"empty": 3}
+    assert told["collections"][0]["cells"]["words"] == {"queued": 3}
     assert told["lanes"] == []
     run("edit", things, "1", "title=x")
     told = json.loads(run("status", "--json").stdout)

@@ -1,0 +1,80 @@
+"""Commands that watch and stop dispatches: watch, cancel, pause, resume; and check, which looks for broken rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import typer
+
+from cell_engine.cli.common import AsJson, DispatchId, follow, open_database
+from cell_engine.errors import NotFoundError
+
+
+def watch(dispatch: DispatchId, as_json: AsJson = False) -> None:
+    """Show a dispatch's progress until it has ended; exit code 1 if cells ended in error. --json: as it is now."""
+    from cell_engine.cli import render
+    from cell_engine.store.reading import progress
+
+    with open_database() as connection:
+        now = progress(connection, dispatch)
+        if now is None:
+            raise NotFoundError(f"no dispatch {dispatch}")
+        if as_json:
+            render.print_json(asdict(now))
+        else:
+            follow(connection, dispatch)
+
+
+def cancel(dispatch: DispatchId) -> None:
+    """Take back what a dispatch asked for and nobody has answered yet. Calls in flight run to their end: they are paid.
+
+    What an edit made due stays due: its input did change.
+    """
+    from cell_engine.store import control
+
+    with open_database() as connection:
+        control.cancel(connection, dispatch)
+    typer.echo(f"dispatch {dispatch} is canceled")
+
+
+def pause(dispatch: DispatchId) -> None:
+    """Start nothing more of a dispatch until `autofill resume`. Calls in flight run to their end."""
+    from cell_engine.store import control
+
+    with open_database() as connection:
+        control.pause(connection, dispatch)
+    typer.echo(f"dispatch {dispatch} is paused; `autofill resume {dispatch}` goes on")
+
+
+def resume(dispatch: DispatchId) -> None:
+    """Go on with a paused dispatch, where it was."""
+    from cell_engine.store import control
+
+    with open_database() as connection:
+        control.resume(connection, dispatch)
+    typer.echo(f"dispatch {dispatch} goes on")
+
+
+def check(as_json: AsJson = False) -> None:
+    """Run the SQL tests, each a rule that must hold at every instant; exit code 1 if one is broken."""
+    from cell_engine.cli import render
+    from cell_engine.store.models import broken_rules, rule_names
+
+    with open_database() as connection:
+        broken = broken_rules(connection)
+    if as_json:
+        render.print_json({name: [row._asdict() for row in broken.get(name, [])] for name in rule_names()})
+    else:
+        for name in rule_names():
+            rows = broken.get(name, [])
+            typer.echo(f"{'BROKEN' if rows else 'holds '}  {name.replace('_', ' ')}")
+            for row in rows[:5]:
+                typer.echo(f"        {row}")
+    if broken:
+        raise typer.Exit(1)
+
+
+COMMANDS: tuple[Callable[..., None], ...] = (watch, cancel, pause, resume, check)
+CONTEXT_SETTINGS: dict[str, dict[str, Any]] = {}

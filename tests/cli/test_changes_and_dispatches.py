@@ -1,0 +1,50 @@
+"""Taking changes back, and stopping dispatches, from the command line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .conftest import Run
+
+
+def title(run: Run) -> Any:
+    result = run("show", "test/things", "--json", "--rows", "1")
+    return json.loads(result.stdout)[0]["cells"]["title"]["value"]
+
+
+def test_reset_undo_redo_and_history(run: Run, things: str) -> None:
+    assert run("edit", things, "1", "title=mine").exit_code == 0
+    assert run("undo", things).exit_code == 0
+    assert title(run) == "one two"
+    assert run("redo", things).exit_code == 0
+    assert title(run) == "mine"
+    assert run("reset", things, "1", "title").exit_code == 0
+    assert title(run) == "one two"
+    nothing = run("reset", things, "1", "title")
+    assert (nothing.exit_code, "nothing to reset" in nothing.stderr) == (2, True)
+    listed = json.loads(run("history", things, "--json").stdout)
+    assert [entry["change"] for entry in listed] == ["reset", "redo", "undo", "edit"]
+    assert listed[-1]["before"] == {"set": False, "value": None}
+    assert listed[-1]["after"] == {"set": True, "value": "mine"}
+    assert "mine" in run("history", things, "--row", "1", "--column", "title").stdout
+    assert run("history", things, "--row", "2").stdout.count("edit") == 0
+
+
+def test_pause_resume_cancel_watch_and_check(run: Run, things: str) -> None:
+    asked = run("reprocess", things, "--column", "words")
+    dispatch = asked.stdout.split("dispatch ")[1].split()[0]
+    assert run("pause", dispatch).exit_code == 0
+    again = run("pause", dispatch)
+    assert (again.exit_code, "is paused: there is nothing to pause" in again.stderr) == (1, True)
+    assert run("resume", dispatch).exit_code == 0
+    assert run("cancel", dispatch).exit_code == 0
+    watched = json.loads(run("watch", dispatch, "--json").stdout)
+    assert watched["canceled_at"] is not None
+    assert watched["ended_at"] is not None
+    unknown = run("watch", "999")
+    assert (unknown.exit_code, "no dispatch 999" in unknown.stderr) == (2, True)
+    checked = run("check")
+    assert checked.exit_code == 0
+    assert "BROKEN" not in checked.stdout
+    assert "holds" in checked.stdout
