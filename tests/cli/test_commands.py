@@ -211,7 +211,7 @@ def test_status_shows_collections_cells_and_queue(run: Run, things: str) -> None
     assert told["lanes"] == []
     run("edit", things, "1", "title=x")
     told = json.loads(run("status", "--json").stdout)
-    assert told["collections"][0]["cells"]["words"] == {"empty": 2, "queued": 1}
+    assert told["collections"][0]["cells"]["words"] == {"queued": 3}
     assert [(lane["collection"], lane["job_type"], lane["queued"]) for lane in told["lanes"]] == [
         ("things", "function", 1)
     ]

@@ -15,6 +15,7 @@ from cell_engine.embedded import running
 from cell_engine.stack.state import read_state
 from cell_engine.stack.stopping import stop
 
+from ..embedded.helpers import alive
 from .conftest import PATIENCE, Started, of_home, wait_until_gone
 
 SLEEPER = "import time; time.sleep(1000)"
@@ -81,26 +82,40 @@ def test_kill_9_of_the_parent_leaves_nothing(home: Path) -> None:
     assert running(home) is None
 
 
+def guardian(home: Path) -> psutil.Process:
+    return next(process for process in of_home(home) if "cell_engine.stack.guardian" in process.cmdline())
+
+
 def test_the_next_stack_waits_for_what_the_killed_one_left(home: Path) -> None:
-    first = start(home, f"one={STUBBORN}")
+    first = start(home, f"one={SLEEPER}")
     first.wait_for("up\n")
+    left = child(home, "one")
+    cleaning = guardian(home)
+    cleaning.suspend()
     first.send(signal.SIGKILL)
     first.wait()
     second = start(home, f"one={SLEEPER}")
+    second.wait_for("cleaning up after the last stack")
+    # Two that clean up at once would end each other's server.
+    for _ in range(20):
+        time.sleep(0.05)
+        assert alive(left)
+        state = read_state(home)
+        assert state is not None
+        assert state.up.pid == first.process.pid
+    cleaning.resume()
     second.wait_for("up\n")
-    assert (
-        sum("time.sleep(1000)" in " ".join(process.cmdline()) for process in of_home(home)) == 2
-    )  # the driver's own arguments, and its child
+    assert not alive(left)
     second.send(signal.SIGTERM)
     assert second.wait() == 0
+    assert "PostgreSQL is gone" not in second.text
     assert of_home(home) == []
 
 
 def test_stop_works_after_even_the_guardian_was_killed(home: Path) -> None:
     stack = start(home, f"one={SLEEPER}", f"two={PARENT}")
     stack.wait_for("up\n")
-    guardian = next(process for process in of_home(home) if "cell_engine.stack.guardian" in process.cmdline())
-    guardian.kill()
+    guardian(home).kill()
     stack.send(signal.SIGKILL)
     stack.wait()
     assert len(of_home(home)) > 3
@@ -150,7 +165,7 @@ def test_a_dead_child_is_started_again_without_its_own_children(home: Path) -> N
     one.kill()
     stack.wait_for("one is back")
     assert "one was killed by SIGKILL; starting it again" in stack.text
-    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in grandchildren)
+    assert not any(map(alive, grandchildren))
     stack.send(signal.SIGTERM)
     assert stack.wait() == 0
     assert of_home(home) == []
@@ -210,3 +225,10 @@ def test_an_unreadable_state_is_none(home: Path) -> None:
     (home / "stack.json").write_text('{"up": 1}')
     assert read_state(home) is None
     assert not stop(home, lambda _: None)
+
+
+def test_up_refuses_a_database_that_was_not_migrated(home: Path) -> None:
+    up = Started(home, "cell_engine.cli", "up")
+    assert up.wait() == 3
+    assert "run `autofill migrate`" in up.text
+    assert of_home(home) == []

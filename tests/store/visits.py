@@ -18,7 +18,7 @@ from cell_engine.store.results import Ending, Flushed, Release, Result, flush
 from cell_engine.worker.visit import _cell_after
 
 
-@dataclass
+@dataclass(repr=False)
 class Worker:
     """One worker process. `freed` are slots that its next claim gives back, `granted` those of a claim half made."""
 
@@ -34,6 +34,9 @@ class Worker:
     def __post_init__(self) -> None:
         register(self.claiming, self.id, host="test", pid=1, job_types=list(self.job_types), lease=3600)
 
+    def __repr__(self) -> str:
+        return f"worker {'/'.join(self.job_types)}"
+
     def token(self) -> Token:
         self.claims += 1
         return Token(self.id, self.claims)
@@ -42,7 +45,7 @@ class Worker:
         return [Visit(self, reading) for reading in claimed.visits]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Visit:
     """One visit. `calling` are the calls in flight, each with the reading it started from."""
 
@@ -53,6 +56,9 @@ class Visit:
     waiting: set[int] = field(default_factory=set)
     elsewhere: dict[int, str] = field(default_factory=dict)
     over: bool = False
+
+    def __repr__(self) -> str:
+        return f"visit {self.reading.token.claim} of row {self.key.row_id} by {self.worker}"
 
     @property
     def key(self) -> RowKey:
@@ -95,7 +101,11 @@ class Visit:
         if outcome.get("retry"):
             self.waiting.add(column)
         return Result(
-            **_address(reading, column), read_change=due.read_change, fingerprint=due.fingerprint, tokens_in=1, **outcome
+            **_address(reading, column),
+            read_change=due.read_change,
+            fingerprint=due.fingerprint,
+            tokens_in=1,
+            **outcome,
         )
 
     def nothing_follows(self, version: Version, results: Sequence[Result]) -> bool:
