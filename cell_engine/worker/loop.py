@@ -63,10 +63,15 @@ async def run_worker(
     """
     worker = Worker(url, list(job_types) if job_types is not None else list(JOB_TYPES), slots, lease)
     await worker.start()
+    asked = asyncio.create_task(stop.wait())
     try:
-        await stop.wait()
+        # A loop that ends by itself is a fault. Better to hand back and be restarted than to live on, idle or deaf.
+        ended, _ = await asyncio.wait([asked, *worker.loops], return_when=asyncio.FIRST_COMPLETED)
     finally:
+        asked.cancel()
         await worker.stop(grace)
+    for task in ended - {asked}:
+        task.result()
 
 
 class Worker:
@@ -91,24 +96,22 @@ class Worker:
         self._marked: dict[tuple[RowKey, int], tuple[int, ...]] = {}
         self._freed = asyncio.Event()
         self._stopping = False
-        self._loops: list[asyncio.Task[None]] = []
+        self.loops: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         await self._claim_link.call(schema.check)
         await self._register()
-        self._loops = [
+        self.loops = [
             asyncio.create_task(loop)
             for loop in (self._claim_loop(), self._news_loop(), self._beat_loop(), self._finalizer.run())
         ]
-        for loop in self._loops:
-            loop.add_done_callback(_report)
 
     async def stop(self, grace: float) -> None:
         """Claim no more; let visits finish for `grace` seconds, hand the others back, and beat until all is stored."""
         self._stopping = True
         self._freed.set()
-        claim_loop, news_loop, beat_loop, finalize_loop = self._loops
-        await claim_loop
+        claim_loop, news_loop, beat_loop, finalize_loop = self.loops
+        await asyncio.wait([claim_loop])
         if self._visiting:
             await asyncio.wait(self._visiting, timeout=grace)
         for task in self._visiting:
@@ -116,9 +119,10 @@ class Worker:
         await asyncio.gather(*self._visiting, return_exceptions=True)
         with suppress(psycopg.OperationalError):
             await self._mark(0.0)  # what is given up now was interrupted, and is recorded as that
-        await asyncio.gather(*(visit.give_up("hand_back") for visit in list(self._visits.values())))
-        self._finalizer.close()
-        await finalize_loop
+        if not finalize_loop.done():
+            await asyncio.gather(*(visit.give_up("hand_back") for visit in list(self._visits.values())))
+            self._finalizer.close()
+            await asyncio.wait([finalize_loop])
         for loop in (news_loop, beat_loop):
             loop.cancel()
         await asyncio.gather(news_loop, beat_loop, return_exceptions=True)
@@ -299,8 +303,3 @@ def _claim(
 
 def _load(connection: Connection, collection_id: int, number: int) -> tuple[Version, str]:
     return load_version(connection, collection_id, number), collection_name(connection, collection_id)
-
-
-def _report(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and task.exception() is not None:
-        log.error("a worker loop ended", error=repr(task.exception()))

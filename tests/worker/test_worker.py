@@ -1,10 +1,16 @@
 """The real worker on the real queue: cells fill, edits ripple, failures are classed, stops hand back."""
 
-from cell_engine.store.database import Connection
+import asyncio
+
+import pytest
+
 from cell_engine.store.changes import edit
+from cell_engine.store.database import Connection
 from cell_engine.store.demands import RowScope, dispatch
 from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import page, progress, recent_dispatches, status_counts
+from cell_engine.worker import run_worker
+from cell_engine.worker.loop import Worker
 from tests.engine import eventually, make, running_worker
 
 ENDED = "select ended_at is not null from autofill.dispatch where id = %s"
@@ -135,3 +141,16 @@ def test_reprocess_by_force_calls_again_and_without_leaves_fresh_cells(connectio
     assert second is not None
     assert (first.outcomes, first.attempts) == ({"fresh": 1}, {})
     assert (second.outcomes, second.attempts) == ({"unchanged": 1}, {"succeeded": 1})
+
+
+def test_a_worker_whose_loop_breaks_hands_back_and_ends(
+    connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(self: Worker) -> None:
+        await asyncio.sleep(0)
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr(Worker, "_news_loop", broken)
+    with pytest.raises(RuntimeError, match="broken on purpose"):
+        asyncio.run(run_worker(database, stop=asyncio.Event()))
+    assert connection.execute("select count(*) from autofill.worker where ended_at is null").fetchone() == (0,)
