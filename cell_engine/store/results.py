@@ -100,7 +100,7 @@ def flush(connection: Connection, worker_id: UUID, results: Sequence[Result], re
         if results:
             flushed.stored = _store(connection, worker_id, results, flushed.dispatches)
         if releases:
-            ends = run(connection, "release", worker_id=worker_id, **_release_columns(releases)).fetchall()
+            ends = run(connection, "release", worker_id=worker_id, **_release_columns(releases, results)).fetchall()
             flushed.dispatches |= {dispatch for one in ends for dispatch in one.dispatches}
             for one in ends:
                 flushed.freed[one.collection_id] += one.slots
@@ -152,7 +152,10 @@ def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], d
     return [Stored(one.won, one.change or 0) for one in stored]
 
 
-def _release_columns(releases: Sequence[Release]) -> dict[str, list[object]]:
+def _release_columns(releases: Sequence[Release], results: Sequence[Result]) -> dict[str, list[object]]:
+    # An answer meets the demand that its call had planned with, which may be less than the visit's last.
+    signals = {(result.key, result.column_id): result.signal for result in results}
+    answered = [{column: signals.get((one.key, column), 0) for column in one.answered} for one in releases]
     return {
         **_keys([one.key for one in releases]),
         "claims": [one.token.claim for one in releases],
@@ -161,7 +164,7 @@ def _release_columns(releases: Sequence[Release]) -> dict[str, list[object]]:
         "ends": [one.ending for one in releases],
         "seconds": [one.seconds for one in releases],
         "job_types": [one.job_type for one in releases],
-        "answered": ["{" + ",".join(map(str, one.answered)) + "}" for one in releases],
+        "answered": [json.dumps(columns) for columns in answered],
     }
 
 

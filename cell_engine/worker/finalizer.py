@@ -57,6 +57,7 @@ class Finalizer:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._freed: dict[UUID, Counter[int]] = {}
+        self._unsure: set[UUID] = set()
         self._entries: deque[Entry] = deque()
         self._arrived = asyncio.Event()
         self._closing = False
@@ -78,9 +79,18 @@ class Finalizer:
         """The slots, by collection id, that have come free since the last call: the next claim gives them back."""
         return self._freed.pop(worker_id, Counter())
 
+    def is_unsure(self, worker_id: UUID) -> bool:
+        """Whether a batch may have been stored without our learning of it, and so of the slots it freed: `recover`."""
+        return worker_id in self._unsure
+
     async def recover(self, worker_id: UUID, claim_number: int | None) -> None:
         """`recover` of the store, in order with what is flushed, so that no slot is counted twice or not at all."""
-        await self._link.call(recover, worker_id, claim_number)
+        self._unsure.discard(worker_id)
+        try:
+            await self._link.call(recover, worker_id, claim_number)
+        except psycopg.Error:
+            self._unsure.add(worker_id)
+            raise
         self._freed.pop(worker_id, None)
 
     def close(self) -> None:
@@ -104,7 +114,7 @@ class Finalizer:
         results = [result for entry in entries for result in entry.results]
         releases = [entry.release for entry in entries if entry.release is not None]
         try:
-            flushed = await self._patiently(flush, worker_id, results, releases)
+            flushed = await self._patiently(self._unsure.add, flush, worker_id, results, releases)
         except psycopg.Error as error:
             await self._split(worker_id, entries, error)
             return
@@ -114,7 +124,7 @@ class Finalizer:
                 await self._link.call(end_dispatches, list(flushed.dispatches))
         # Apart from the flush: were it tried again for the reading's sake, everything would be stored twice.
         wanted = [entry.reread for entry in entries if entry.reread is not None]
-        found = await self._patiently(reread, worker_id, wanted) if wanted else []
+        found = await self._patiently(None, reread, worker_id, wanted) if wanted else []
         readings = {(one.key, one.token.claim): one for one in found}
         stored, released = iter(flushed.stored), iter(flushed.released)
         for entry in entries:
@@ -127,15 +137,23 @@ class Finalizer:
                 entry.future.set_result(answer)
 
     async def _patiently(
-        self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+        self,
+        failed: Callable[[UUID], None] | None,
+        function: Callable[Concatenate[Connection, UUID, P], T],
+        worker_id: UUID,
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> T:
-        """Until the server takes it. Also after deadlocks and time-outs: then nothing was done, so nothing is twice."""
+        """Until the server takes it. What it did before a failure (deadlock, time-out, lost connection) is undone,
+        or, if only the answer to its commit was lost, loses its compare-and-swap now; `failed` is told of each."""
         wait = RETRY_SECONDS[0]
         while True:
             try:
-                return await self._link.call(function, *args, **kwargs)
+                return await self._link.call(function, worker_id, *args, **kwargs)
             except psycopg.OperationalError as error:
                 log.warning("answers wait for the database", error=str(error).strip())
+                if failed is not None:
+                    failed(worker_id)
                 await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311
                 wait = min(wait * 2, RETRY_SECONDS[1])
 

@@ -159,6 +159,8 @@ class Worker:
         while not self._stopping:
             pause = random.uniform(0.75, 1.25)  # noqa: S311
             try:
+                if self._finalizer.is_unsure(self._id):
+                    await self._recover(None)
                 await self._widen()
                 pause *= await self._top_up()
             except WorkerEndedError:

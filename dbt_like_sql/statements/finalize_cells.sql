@@ -80,6 +80,8 @@ refreshed as (
 eased as (
     update autofill.work set
         demand = work.demand - row_done.met,
+        -- what was answered by name may have made other cells due
+        cascade = work.cascade or row_done.met <> '{}',
         attempts = (work.attempts - row_done.met) || coalesce(row_done.failed, '{}')
     from (
         select collection_id, row_id,

@@ -26,7 +26,11 @@ freed as (
     where slot.worker_id = orphans.worker_id and slot.collection_id = orphans.collection_id
 )
 update autofill.work
-set state = 'queued', worker_id = null, claim = null, dirty = false, computing = null, slots = 1
+set state = case when work.owners is null and exists (
+        select from autofill.dispatch where dispatch.id = work.dispatch_id and paused_at is not null
+    ) then 'parked' else 'queued' end::autofill.work_state,
+    cascade = true,  -- its visit may have answered what makes other cells due
+    worker_id = null, claim = null, dirty = false, computing = null, slots = 1
 from orphan
 where work.collection_id = orphan.collection_id and work.row_id = orphan.row_id
 returning work.dispatch_id;

@@ -9,7 +9,7 @@
 with item as materialized (
     select * from unnest(
         %(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[], %(signals)s::bigint[], %(raised)s::int[],
-        %(ends)s::text[], %(seconds)s::float8[], %(job_types)s::text[], %(answered)s::text[]
+        %(ends)s::text[], %(seconds)s::float8[], %(job_types)s::text[], %(answered)s::jsonb[]
     ) with ordinality as i (collection_id, row_id, claim, signal, raised, ending, seconds, job_type, answered, number)
 ),
 judged as materialized (
@@ -19,9 +19,10 @@ judged as materialized (
         row.deleted_at is not null as deleted,
         work.owners is null and exists (
             select from autofill.dispatch where dispatch.id = work.dispatch_id and paused_at is not null) as paused,
-        -- columns answered in this transaction whose demand is not newer than the call
-        array(select key from jsonb_each(work.demand) where key = any(item.answered::text[])
-              and (value ->> 0)::bigint <= item.signal) as met
+        -- columns answered in this transaction (column -> signal of the call) whose demand is not newer than the call
+        array(select key from jsonb_each(work.demand)
+              where (value ->> 0)::bigint <= (item.answered ->> key)::bigint) as met,
+        array(select jsonb_object_keys(item.answered)) as tried
     from item
     join autofill.row on row.collection_id = item.collection_id and row.row_id = item.row_id
     -- probed by key, whatever the statistics of this fast-changing table say
@@ -46,13 +47,15 @@ requeued as (
         job_type = coalesce(judged.job_type, work.job_type),
         worker_id = null, claim = null, dirty = false, computing = null, slots = 1,
         demand = work.demand - met,
-        attempts = work.attempts - judged.answered::text[]
+        -- what was answered by name may have made other cells due
+        cascade = work.cascade or cardinality(tried) > 0,
+        attempts = work.attempts - tried
     from judged
     where judged.ended and ending <> 'done'
       and work.collection_id = judged.collection_id and work.row_id = judged.row_id
 ),
 kept as (
-    update autofill.work set demand = work.demand - met, attempts = work.attempts - judged.answered::text[]
+    update autofill.work set demand = work.demand - met, attempts = work.attempts - tried
     from judged
     where judged.won and not judged.ended
       and work.collection_id = judged.collection_id and work.row_id = judged.row_id

@@ -5,12 +5,14 @@ import pytest
 from cell_engine.errors import NotFoundError
 from cell_engine.plan import plan
 from cell_engine.store.changes import edit
+from cell_engine.store.claims import recover
 from cell_engine.store.control import DispatchStateError, cancel, pause, resume
 from cell_engine.store.database import Connection
 from cell_engine.store.demands import RangeScope, RowScope, dispatch
 from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import Progress, progress, status_counts
-from tests.engine import Claimer, Made, make
+from cell_engine.store.upkeep import keep_up
+from tests.engine import Claimer, Made, make, sheet
 
 ROWS = 10
 
@@ -129,3 +131,44 @@ def test_unknown_dispatches_and_states_are_named(connection: Connection, made: M
         pause(connection, 99)
     with pytest.raises(DispatchStateError, match="is not paused: there is nothing to resume"):
         resume(connection, sweep(connection, made, "b"))
+
+
+def test_R8_a_cancel_between_two_pools_leaves_what_has_become_due_wanted(connection: Connection) -> None:
+    made = make(connection, sheet("a", "b: a", "e!llm: b"), rows=[{"a": "x"}])
+    assert Claimer(connection).work_off() == ["b", "e"]
+    asked = dispatch(
+        connection,
+        made.collection.id,
+        RowScope((1,)),
+        columns=[made.id("b")],
+        force=True,
+        reason="reprocess",
+        actor="me",
+    )
+    functions = Claimer(connection, ["function"])
+    (visit,) = functions.claim()
+    steps = plan(visit.row, made.version, visit.asked)
+    functions.flush([functions.answer(visit, made.id("b"), "another", steps)])
+    again = functions.reread(visit)
+    assert again is not None
+    functions.flush(releases=[functions.release(again, "hand_over", job_type="llm")])
+    cancel(connection, asked)
+    assert Claimer(connection).work_off() == ["e"]
+    assert status_counts(connection, made.collection.id)[made.id("e")] == {"ready": 1}
+
+
+@pytest.mark.parametrize("how", ["its worker died", "its claim was lost"])
+def test_a_paused_dispatch_starts_nothing_more_when_its_rows_come_back(
+    connection: Connection, made: Made, how: str
+) -> None:
+    asked = sweep(connection, made, "b")
+    claimer = Claimer(connection, lease=0)
+    assert len(claimer.claim()) > 0
+    pause(connection, asked)
+    if how == "its worker died":
+        keep_up(connection)
+    else:
+        recover(connection, claimer.id, 1)
+    assert Claimer(connection).claim() == []
+    resume(connection, asked)
+    assert "b" in Claimer(connection).work_off()

@@ -5,9 +5,10 @@ import pytest
 
 from cell_engine.store.claims import Token, WorkerEndedError, claim, goodbye, recover
 from cell_engine.store.database import Connection
+from cell_engine.store.demands import RowScope, dispatch
 from cell_engine.store.upkeep import keep_up
-from tests.engine import Claimer, eventually, make, running_worker
-from tests.store.conftest import Opened
+from tests.engine import Claimer, eventually, make, running_worker, wait_for_lock
+from tests.store.conftest import Beside, Opened
 
 
 def test_R2_a_worker_that_was_ended_learns_it_from_its_next_claim(connection: Connection) -> None:
@@ -60,3 +61,26 @@ def test_R6_a_claim_that_commits_after_its_worker_lost_it_is_undone_too(connecti
     if not recovered:
         recover(connection, claimer.id, token.claim)
     assert connection.execute("select count(*) from autofill.work where state = 'computing'").fetchone() == (0,)
+
+
+def test_mechanic_4_undoing_a_claim_never_deadlocks_with_demand_for_its_rows(
+    connection: Connection, opened: Opened, beside: Beside
+) -> None:
+    made = make(connection, rows=[{"a": "x"}, {"a": "y"}])
+    claimer = Claimer(connection)
+    assert len(claimer.claim()) == 2
+
+    def demand(connection: Connection, *rows: int) -> int:
+        return dispatch(connection, made.collection.id, RowScope(rows), reason="reprocess", actor="me")
+
+    for row in (2, 1):  # their work lies in this order in the table, and in the index that finds it
+        demand(connection, row)
+    holder, undoer, demander = opened("holder"), opened("undoer"), opened("demander")
+    with holder.transaction():
+        holder.execute("select from autofill.work where row_id = 2 for update")
+        undone = beside(recover, undoer, claimer.id, 1)
+        wait_for_lock(connection, "autofill undoer")
+        demanded = beside(demand, demander, 1, 2)
+        wait_for_lock(connection, "autofill demander")
+    undone.result()
+    demanded.result()

@@ -1,9 +1,16 @@
 """R4: slots in flight never exceed the cap in force, are never lost, and waiting for one holds up nobody."""
 
+from typing import Any
+
+import psycopg
+import pytest
+
 from cell_engine.store.changes import edit
 from cell_engine.store.claims import widen
 from cell_engine.store.database import Connection, connect
 from cell_engine.store.demands import RowScope, dispatch
+from cell_engine.store.results import Flushed, flush
+from cell_engine.worker import finalizer
 from tests import functions
 from tests.engine import Claimer, eventually, make, running_worker, wait_for_lock
 from tests.store.conftest import Opened
@@ -89,3 +96,26 @@ def test_R1_a_failed_widening_gives_up_no_visit_in_flight(
         eventually(connection, "select not exists (select from autofill.work)")
     calls = connection.execute("select outcome from autofill.attempt order by id").fetchall()
     assert [one.outcome for one in calls] == ["succeeded", "succeeded"]
+
+
+def test_R4_a_commit_that_the_worker_never_learns_of_costs_no_slot(
+    connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[str] = []
+
+    def flush_and_lose_the_answer(connection: Connection, *batch: Any) -> Flushed:
+        flushed = flush(connection, *batch)
+        if not lost and flushed.freed:
+            lost.append("once")
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        return flushed
+
+    monkeypatch.setattr(finalizer, "flush", flush_and_lose_the_answer)
+    make(connection, rows=[{"a": "x"}])
+    with running_worker(database):
+        eventually(connection, "select count(*) = 2 from autofill.cell")
+        make(connection, rows=[{"a": "y"}], key="second")
+        eventually(connection, "select count(*) = 4 from autofill.cell")
+        assert lost
+        # its claims give back what came free: soon it holds none
+        eventually(connection, "select coalesce(sum(held), 0) = 0 from autofill.slot", seconds=5)

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from cell_engine.plan import BLOCKED, Blocked, Current, Due, Plan, Row, plan
 from cell_engine.specs.version import Version
-from cell_engine.store.claims import Claimed, Reading, RowKey, Token, register
+from cell_engine.store.claims import Claimed, Reading, RowKey, Token, register, reread
 from cell_engine.store.database import Connection
 from cell_engine.store.results import Ending, Flushed, Release, Result, flush
 from cell_engine.worker.visit import _cell_after
@@ -124,6 +124,11 @@ class Visit:
                 cells[result.column_id] = _cell_after(row.cells.get(result.column_id), result, 0)
         return plan(Row(row.inputs, row.change, cells, row.deleted), version, asked, self.unsettled()) == Plan()
 
+    def asked_since(self, result: Result) -> bool:
+        """Whether the column was asked for after the call had started: then that demand is not met by its answer."""
+        asked = self.reading.asked.get(result.column_id)
+        return asked is not None and asked.signal > result.signal
+
     def release(self, answered: Sequence[int] = (), seconds: float = 0.0) -> Release:
         """How a visit ends when nothing more is due in it."""
         if self.elsewhere:
@@ -160,6 +165,9 @@ class Visit:
                 self.over = True
             else:
                 self.take(fresh)
+
+    def reread(self) -> Reading | None:
+        return next(iter(reread(self.worker.storing, self.worker.id, [self.identity])), None)
 
     def take(self, reading: Reading) -> None:
         self.reading = reading
