@@ -52,11 +52,12 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A column asked for by name, with what signal, and by which dispatch. `forced` is the signal of the latest demand
-    that wants even a fresh answer computed again, 0 for none."""
+    that wants even a fresh answer computed again, 0 for none. `only_if`: what the cell must be, see `matches`."""
 
     signal: int
     forced: int
     dispatch: int
+    only_if: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,10 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
         shown = [_shown(row, version.by_id[dep.column], stuck) for dep in column.deps]
         mark = fingerprint(column, shown)
         stale = cell.fingerprint != mark
+        if request is not None and not matches(request.only_if, cell, stale):
+            request = None
+            if not (automatic or remembered):
+                continue
         # Answered is what a call newer than the demand has answered, under the definition there is now.
         wanted = request is not None and (stale or request.signal > cell.called)
         read_change = max((_change(row, dep) for dep in column.deps), default=0)
@@ -171,6 +176,18 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
         elif not stale and cell.read_change < read_change:
             current.append(Current(column, read_change))
     return Plan(tuple(due), tuple(blocked), tuple(current))
+
+
+def matches(only_if: Collection[str] | None, cell: Cell, stale: bool) -> bool:
+    """Whether a cell is what a demand was limited to: any of "empty" (never computed), "outdated", "error:<class>"."""
+    if only_if is None:
+        return True
+    computed = cell.fingerprint is not None
+    return (
+        ("empty" in only_if and not computed)
+        or ("outdated" in only_if and computed and stale)
+        or f"error:{cell.error_class}" in only_if
+    )
 
 
 def _canonical(value: Json) -> str:

@@ -1,4 +1,4 @@
-"""Commands for people who work with collections: apply, load, edit, reprocess, show, status."""
+"""Commands for people who work with collections: apply, load, edit, reprocess, retry, show, status."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ from cell_engine.errors import BadValueError, NotFoundError
 
 if TYPE_CHECKING:
     from cell_engine.specs.version import Column, Version
+
+_Columns = Annotated[
+    list[str] | None, typer.Option(help="Only this computed column; may be repeated. Default: all on-change ones.")
+]
+_Rows = Annotated[list[int] | None, typer.Option(help="Only this row id; may be repeated.")]
+_Batches = Annotated[list[str] | None, typer.Option(help="Only this batch, by its key; may be repeated.")]
 
 REJECTED_EXIT = 5
 _REJECTED_SHOWN = 20
@@ -129,18 +135,62 @@ def edit(
 
 def reprocess(
     collection: CollectionName,
-    column: Annotated[
-        list[str] | None, typer.Option(help="Only this computed column; may be repeated. Default: all on-change ones.")
+    column: _Columns = None,
+    row: _Rows = None,
+    batch: _Batches = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only cells that are: empty, outdated, errors; may be repeated.")
     ] = None,
-    row: Annotated[list[int] | None, typer.Option(help="Only this row id; may be repeated.")] = None,
-    batch: Annotated[list[str] | None, typer.Option(help="Only this batch, by its key; may be repeated.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Also cells that are up to date.")] = False,
     wait: Wait = False,
 ) -> None:
     """Bring cells up to date: those whose inputs or definition changed, and with --force all of them.
 
-    With --force and no --column, every computed column is asked for. Cells set by hand are left alone.
+    With --force or --only and no --column, every computed column is asked for. Cells set by hand are left alone, unless
+    their column is named: then the answer underneath is refreshed.
     """
+    only_if: list[str] = []
+    for one in only or ():
+        if one not in ("empty", "outdated", "errors"):
+            raise BadValueError(f"--only {one!r}: it is one of empty, outdated, errors")
+        only_if += _error_conditions(None) if one == "errors" else [one]
+    _dispatch(collection, "reprocess", column, row, batch, only_if or None, force, wait)
+
+
+def retry(
+    collection: CollectionName,
+    error_class: Annotated[
+        list[str] | None, typer.Option("--class", help="Only errors of this class; may be repeated. Default: all.")
+    ] = None,
+    column: _Columns = None,
+    row: _Rows = None,
+    batch: _Batches = None,
+    wait: Wait = False,
+) -> None:
+    """Compute again the cells that ended in error; no other cell is called for."""
+    _dispatch(collection, "retry", column, row, batch, _error_conditions(error_class), False, wait)
+
+
+def _error_conditions(classes: Sequence[str] | None) -> list[str]:
+    from cell_engine.store.reading import FAILED
+
+    unknown = sorted(set(classes or ()) - FAILED)
+    if unknown:
+        raise BadValueError(f"--class {unknown[0]!r}: it is one of {', '.join(sorted(FAILED))}")
+    return [f"error:{one}" for one in sorted(classes or FAILED)]
+
+
+def _dispatch(
+    collection: str,
+    reason: str,
+    column: Sequence[str] | None,
+    row: Sequence[int] | None,
+    batch: Sequence[str] | None,
+    only_if: Sequence[str] | None,
+    force: bool,
+    wait: bool,
+) -> None:
+    """One dispatch over rows, batches or the collection, told and perhaps waited for."""
     from cell_engine.store.batches import find_batches
     from cell_engine.store.collections import find_collection, load_version
     from cell_engine.store.demands import RangeScope, RowScope, dispatch
@@ -151,7 +201,7 @@ def reprocess(
         found = find_collection(connection, full_name(collection))
         version = load_version(connection, found.id)
         columns = [computed_column(version, name).id for name in column or []]
-        if force and not columns:
+        if (force or only_if is not None) and not columns:
             columns = [one.id for one in version.computed]
         scope: RowScope | RangeScope
         if row:
@@ -168,7 +218,14 @@ def reprocess(
             typer.echo(f"{found.full_name} has no rows there; nothing to do")
             return
         dispatch_id = dispatch(
-            connection, found.id, scope, columns=columns, force=force, reason="reprocess", actor=actor()
+            connection,
+            found.id,
+            scope,
+            columns=columns,
+            force=force,
+            only_if=only_if,
+            reason=reason,
+            actor=actor(),
         )
         names = [version.by_id[one].name for one in columns] or [one.name for one in version.computed]
         typer.echo(f"{found.full_name}: dispatch {dispatch_id} for {', '.join(names)}")
@@ -257,5 +314,5 @@ def _changes(version: Version, values: Sequence[str], blank: Sequence[str]) -> d
     return changes
 
 
-COMMANDS = (apply, load, edit, reprocess, show, status)
+COMMANDS = (apply, load, edit, reprocess, retry, show, status)
 CONTEXT_SETTINGS: dict[str, dict[str, Any]] = {}

@@ -15,6 +15,8 @@ from cell_engine.plan import Asked, Cell, Row
 from cell_engine.store.database import Connection, run
 
 WAKE_LIMIT = 1000
+WINDOW_ROWS = 20_000
+SWEEP_WINDOWS = 10
 
 
 class WorkerEndedError(Exception):
@@ -167,10 +169,11 @@ def _take(connection: Connection, token: Token, lanes: Sequence[Any]) -> Claimed
 def _sweep(connection: Connection, token: Token, lane: Any, claimed: Claimed) -> list[RowKey]:
     """The next rows of the lane's oldest open sweep, as work of this worker.
 
-    A sweep whose only rows left are held by somebody does not keep the ones behind it waiting.
+    A sweep whose only rows left are held by somebody does not keep the ones behind it waiting. One that is limited to
+    some cells examines a few windows before it gives up for this time.
     """
     after = 0
-    while True:
+    for _ in range(SWEEP_WINDOWS):
         window = run(
             connection,
             "sweep_window",
@@ -178,13 +181,16 @@ def _sweep(connection: Connection, token: Token, lane: Any, claimed: Claimed) ->
             job_type=lane.job_type,
             slots=lane.swept,
             after=after,
+            window=WINDOW_ROWS,
         ).fetchall()
         if not window:
             return []
         started = _walk(connection, token, lane.collection_id, window, claimed)
         if started or any(one.locked for one in window):
             return started
-        after = window[0].sweep_id
+        if any(one.row_id is not None for one in window):
+            after = window[0].sweep_id
+    return []
 
 
 def _walk(
@@ -337,7 +343,7 @@ def _reading(worker_id: UUID, one: Any) -> Reading:
         signal=one.signal,
         raised=one.raised,
         dispatch_id=one.dispatch_id,
-        asked={int(column): Asked(*value) for column, value in one.demand.items()},
+        asked={int(column): _asked(value) for column, value in one.demand.items()},
         attempts={int(column): count for column, count in one.attempts.items()},
         version=one.version,
         batch_id=one.batch_id,
@@ -348,6 +354,13 @@ def _reading(worker_id: UUID, one: Any) -> Reading:
             deleted=one.deleted,
         ),
     )
+
+
+def _asked(value: Sequence[Any]) -> Asked:
+    # Three of them where code that knew no conditions wrote it.
+    signal, forced, dispatch, *conditions = value
+    only_if = conditions[0] if conditions else None
+    return Asked(signal, forced, dispatch, None if only_if is None else tuple(only_if))
 
 
 def _cell(cell: Sequence[Any]) -> Cell:

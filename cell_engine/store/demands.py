@@ -34,6 +34,7 @@ def dispatch(
     *,
     columns: Sequence[int] = (),
     force: bool = False,
+    only_if: Sequence[str] | None = None,
     reason: str,
     actor: str,
     key: str | None = None,
@@ -41,8 +42,9 @@ def dispatch(
     """Ask for cells to be brought up to date; returns the dispatch's id.
 
     `columns` are computed columns asked for by name; none means whatever is on-change and differs. Cells that are fresh
-    are left alone unless `force`. With a `key` that has been used, the dispatch it made is returned: asked twice, done
-    once. Raises NotFoundError for rows or columns that do not exist.
+    are left alone unless `force`; with `only_if` (see `plan.matches`), so is every cell that is none of it. With a
+    `key` that has been used, the dispatch it made is returned: asked twice, done once. Raises NotFoundError for rows or
+    columns that do not exist.
     """
     with connection.transaction():
         if key is not None:
@@ -52,7 +54,15 @@ def dispatch(
             if known is not None:
                 return int(known.id)
         dispatch_id, displaced = dispatch_in_transaction(
-            connection, collection_id, scope, columns=columns, force=force, reason=reason, actor=actor, key=key
+            connection,
+            collection_id,
+            scope,
+            columns=columns,
+            force=force,
+            only_if=only_if,
+            reason=reason,
+            actor=actor,
+            key=key,
         )
     end_dispatches(connection, [dispatch_id, *displaced])
     return dispatch_id
@@ -65,6 +75,7 @@ def dispatch_in_transaction(
     *,
     columns: Sequence[int] = (),
     force: bool = False,
+    only_if: Sequence[str] | None = None,
     reason: str,
     actor: str,
     key: str | None = None,
@@ -78,7 +89,15 @@ def dispatch_in_transaction(
         _check_columns(version, columns)
         rows = sum(last - first + 1 for first, last in scope.ranges)
         dispatch_id, _ = insert_dispatch(
-            connection, version, reason=reason, actor=actor, columns=columns, force=force, key=key, rows=rows
+            connection,
+            version,
+            reason=reason,
+            actor=actor,
+            columns=columns,
+            force=force,
+            only_if=only_if,
+            key=key,
+            rows=rows,
         )
         run(
             connection,
@@ -94,7 +113,15 @@ def dispatch_in_transaction(
     _check_columns(version, columns)
     rows_ = lock_rows(connection, collection_id, scope.rows)
     dispatch_id, _ = insert_dispatch(
-        connection, version, reason=reason, actor=actor, columns=columns, force=force, key=key, rows=len(rows_)
+        connection,
+        version,
+        reason=reason,
+        actor=actor,
+        columns=columns,
+        force=force,
+        only_if=only_if,
+        key=key,
+        rows=len(rows_),
     )
     met = lock_work(connection, collection_id, rows_)
     return dispatch_id, raise_rows(connection, version, rows_, met, dispatch_id, columns)
@@ -137,6 +164,7 @@ def insert_dispatch(
     actor: str,
     columns: Sequence[int] = (),
     force: bool = False,
+    only_if: Sequence[str] | None = None,
     key: str | None = None,
     rows: int = 0,
     reverts: int | None = None,
@@ -155,6 +183,7 @@ def insert_dispatch(
         total=rows * width,
         version=version.number,
         reverts=reverts,
+        only_if=None if only_if is None else list(only_if),
     ).fetchone()
     assert made is not None
     return int(made.id), int(made.signal)

@@ -15,8 +15,10 @@ FAILED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a dispatch is. `total` is the cells in scope; `outcomes` counts cells that ended, by outcome; `attempts`
-    counts calls, by outcome; `work` counts rows by queue state; `rows_ahead` are rows no claimer has come to yet.
+    """How far a dispatch is. `total` is the cells in scope, with `only_if` no more than a bound.
+
+    `outcomes` counts cells that ended, by outcome; `attempts` counts calls, by outcome; `work` counts rows by queue
+    state; `rows_ahead` are rows no claimer has come to yet.
 
     Counts are for display; `ended_at` alone says that it is over.
     """
@@ -34,6 +36,7 @@ class Progress:
     ended_at: datetime | None
     canceled_at: datetime | None
     paused_at: datetime | None
+    only_if: tuple[str, ...] | None
     outcomes: dict[str, int]
     attempts: dict[str, int]
     tokens_in: int
@@ -132,5 +135,9 @@ def live_workers(connection: Connection) -> list[Any]:
 
 def _progress(one: Any) -> Progress:
     return Progress(
-        **{**one._asdict(), "columns": tuple(one.columns)},
+        **{
+            **one._asdict(),
+            "columns": tuple(one.columns),
+            "only_if": None if one.only_if is None else tuple(one.only_if),
+        },
     )

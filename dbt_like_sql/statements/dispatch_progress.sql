@@ -1,7 +1,7 @@
 -- How far dispatches are. Counts are for display; only ended_at says that one has ended.
 select dispatch.id, dispatch.collection_id, dispatch.reason, dispatch.actor, dispatch.columns, dispatch.force,
     dispatch.key, dispatch.total, dispatch.version, dispatch.created_at, dispatch.ended_at,
-    dispatch.canceled_at, dispatch.paused_at,
+    dispatch.canceled_at, dispatch.paused_at, dispatch.only_if,
     coalesce(done.outcomes, '{}') as outcomes, coalesce(called.attempts, '{}') as attempts,
     coalesce(called.tokens_in, 0) as tokens_in, coalesce(called.tokens_out, 0) as tokens_out,
     coalesce(open.states, '{}') as work, coalesce(ahead.rows, 0) as rows_ahead

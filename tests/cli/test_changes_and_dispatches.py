@@ -48,3 +48,19 @@ def test_pause_resume_cancel_watch_and_check(run: Run, things: str) -> None:
     assert checked.exit_code == 0
     assert "BROKEN" not in checked.stdout
     assert "holds" in checked.stdout
+
+
+def test_retry_and_only_ask_for_those_cells(run: Run, things: str, worker: None) -> None:
+    assert run("reprocess", things, "--wait").exit_code == 0
+    retried = run("retry", things, "--class", "function_error", "--wait")
+    assert retried.exit_code == 0, retried.output
+    dispatch = retried.stdout.split("dispatch ")[1].split()[0]
+    assert json.loads(run("watch", dispatch, "--json").stdout)["attempts"] == {}
+    unknown = run("retry", things, "--class", "sad")
+    assert (unknown.exit_code, "it is one of" in unknown.stderr) == (2, True)
+    forced = run("reprocess", things, "--only", "outdated", "--force", "--wait")
+    assert forced.exit_code == 0, forced.output
+    dispatch = forced.stdout.split("dispatch ")[1].split()[0]
+    assert json.loads(run("watch", dispatch, "--json").stdout)["attempts"] == {}
+    wrong = run("reprocess", things, "--only", "old")
+    assert (wrong.exit_code, "empty, outdated, errors" in wrong.stderr) == (2, True)
