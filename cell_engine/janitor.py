@@ -6,11 +6,15 @@ import psycopg
 
 from cell_engine.log import get_logger
 from cell_engine.parts import open_store
+from cell_engine.store.records import stalled
 from cell_engine.store.upkeep import keep_partitions, keep_up
 
 log = get_logger(__name__)
 
 PARTITION_ROUNDS = 100
+# Looked at every half minute for what has waited as long: said within a minute.
+STALL_ROUNDS = 6
+STALL_SECONDS = 30.0
 
 
 def run_janitor(url: str, *, period: float = 5.0, stop: threading.Event) -> None:
@@ -29,6 +33,14 @@ def run_janitor(url: str, *, period: float = 5.0, stop: threading.Event) -> None
                     keep_partitions(connection)
                 rounds += 1
                 done = keep_up(connection)
+                for lane in stalled(connection, STALL_SECONDS) if rounds % STALL_ROUNDS == 0 else ():
+                    log.warning(
+                        "a lane has stalled",
+                        collection=lane.collection,
+                        job_type=lane.job_type,
+                        seconds=round(lane.seconds),
+                        reason=lane.reason,
+                    )
                 if done.workers or done.visits:
                     log.warning("reclaimed", workers=done.workers, visits=done.visits, dispatches=done.dispatches)
             except psycopg.OperationalError as error:

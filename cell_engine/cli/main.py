@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cell_engine.cli import changes, dispatches, people, services, stack_commands
+from cell_engine.cli import changes, dispatches, people, records, services, stack_commands
 from cell_engine.errors import AutofillError
 
 EXIT_CODES = """\
@@ -69,6 +69,7 @@ for module, panel in (
     (people, "Collections"),
     (changes, "Your changes"),
     (dispatches, "Dispatches and rules"),
+    (records, "What happened"),
     (services, "Single processes"),
 ):
     for command in module.COMMANDS:

@@ -24,7 +24,9 @@ judged as materialized (
              else coalesce(work.dispatch_id, item.dispatch_id) end as credited,
         row.deleted_at is not null or collection_column.deleted_at is not null as deleted,
         cell.ai_value is not distinct from item.value and cell.error_class is null and cell.computed_at is not null
-            as same
+            as same,
+        cell.ai_value as was, cell.version as was_version, cell.model as was_model, cell.computed_at as was_computed_at,
+        cell.computed_at is not null and cell.error_class is null and not cell.user_set as was_shown
     from item
     join autofill.row on row.collection_id = item.collection_id and row.row_id = item.row_id
     join autofill.collection_column on collection_column.collection_id = item.collection_id
@@ -68,6 +70,14 @@ written as (
         error_class = excluded.error_class,
         error = excluded.error
     returning collection_id, row_id, column_id, change
+),
+replaced as (
+    -- an answer that people saw, and that is another one now: the old one only
+    insert into autofill.answer
+        (collection_id, row_id, column_id, was, version, model, computed_at, dispatch_id)
+    select collection_id, row_id, column_id, was, was_version, was_model, was_computed_at, credited
+    from judged
+    where won and not deleted and call and not retry and error_class is null and was_shown and not same
 ),
 refreshed as (
     -- found current again without a call: only the numbers move

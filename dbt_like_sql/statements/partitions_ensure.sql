@@ -1,2 +1,2 @@
 -- This week's and the next week's partitions of what only grows.
-select autofill.partitions_ensure(array['completion', 'attempt']);
+select autofill.partitions_ensure(array['completion', 'attempt', 'answer']);

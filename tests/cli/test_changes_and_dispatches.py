@@ -64,3 +64,14 @@ def test_retry_and_only_ask_for_those_cells(run: Run, things: str, worker: None)
     assert json.loads(run("watch", dispatch, "--json").stdout)["attempts"] == {}
     wrong = run("reprocess", things, "--only", "old")
     assert (wrong.exit_code, "empty, outdated, errors" in wrong.stderr) == (2, True)
+
+
+def test_attempts_and_answers_tell_what_happened(run: Run, things: str, worker: None) -> None:
+    assert run("reprocess", things, "--wait").exit_code == 0
+    assert run("edit", things, "1", "title=a b c", "--wait").exit_code == 0
+    calls = json.loads(run("attempts", things, "--column", "words", "--json").stdout)
+    assert {call["outcome"] for call in calls} == {"succeeded"}
+    assert "succeeded" in run("attempts", things).stdout
+    (earlier,) = json.loads(run("answers", things, "1", "words", "--json").stdout)
+    assert earlier["was"] == 2
+    assert run("answers", things, "1", "words").exit_code == 0

@@ -1,0 +1,33 @@
+-- Lanes that have had something to do for longer than `seconds` and nothing in flight, with why.
+with waiting as (
+    select collection_id, job_type, min(queued_at) as since from autofill.work
+    where state = 'queued' group by collection_id, job_type
+    union all
+    select sweep.collection_id, job_type, min(coalesce(last_done.completed_at, dispatch.created_at))
+    from autofill.sweep
+    join autofill.dispatch on dispatch.id = sweep.dispatch_id
+    left join lateral (
+        select max(completed_at) as completed_at from autofill.completion where dispatch_id = dispatch.id
+    ) as last_done on true
+    where closed_at is null and not paused
+    group by sweep.collection_id, job_type
+)
+select namespace.name || '/' || collection.name as collection, waiting.job_type,
+    extract(epoch from clock_timestamp() - min(waiting.since))::float8 as seconds,
+    case
+        when not exists (
+            select from autofill.worker
+            where ended_at is null and beat_at + lease > clock_timestamp() and waiting.job_type = any(job_types)
+        ) then 'no live worker serves this job type'
+        when coalesce(held.slots, 0) >= collection.cap then 'the cap of ' || collection.cap || ' calls is in flight'
+        else 'workers are busy elsewhere'
+    end as reason
+from waiting
+join autofill.collection on collection.id = waiting.collection_id
+join autofill.namespace on namespace.id = collection.namespace_id
+left join lateral (
+    select sum(held)::int as slots from autofill.slot where slot.collection_id = collection.id
+) as held on true
+where waiting.since < clock_timestamp() - %(seconds)s * interval '1 second'
+group by namespace.name, collection.name, waiting.job_type, held.slots, collection.cap
+order by 1, 2;
