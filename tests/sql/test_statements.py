@@ -40,8 +40,9 @@ def test_every_model_is_described() -> None:
 
 
 def test_sql_is_written_in_the_store_and_nowhere_else() -> None:
-    statement = re.compile(r"""\"(?:select|insert into|update|delete from|with|lock) """, re.IGNORECASE)
-    allowed = {"store", "embedded"}  # embedded asks its server for the databases it has
+    statement = re.compile(r'"(?:select|insert into|update|delete from|with|lock) [^"]*"', re.IGNORECASE)
     for path in sorted((ROOT / "cell_engine").rglob("*.py")) + sorted((ROOT / "autofill_defs").rglob("*.py")):
-        if path.relative_to(ROOT).parts[1] not in allowed:
-            assert not statement.search(path.read_text()), path
+        if path.parent.name != "store":
+            # asking a server which databases it has is no business of the engine's tables
+            found = [text for text in statement.findall(path.read_text()) if "pg_database" not in text]
+            assert found == [], path
