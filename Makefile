@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check lock clean
+.PHONY: demo test check bench lock clean
 
 # Any argument goes on: make demo ARGS=--once
 demo: $(VENV)/installed
@@ -30,6 +30,10 @@ $(VENV)/installed: requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
+
+# The figures, one JSON line each, on a server of their own; some four minutes.
+bench: $(VENV)/installed
+	$(BIN)/python -m tests.benchmarks
 
 # How the locks are made (needs uv): hashed, for every platform, without a host's name.
 lock:

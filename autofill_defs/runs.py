@@ -122,7 +122,8 @@ def _request(
     if gone:
         raise dg.Failure(
             f"{defined.full_name} has no computed column {', '.join(map(repr, sorted(gone)))} in its current version "
-            f"{version.number}. Reload the code location, and launch the run from what it shows then.",
+            f"{version.number}, which was applied from another definition than the one Dagster loads. Apply Dagster's "
+            "again (`autofill apply`), or put the new one into its file and reload the code location.",
             allow_retries=False,
         )
     keys = list(context.partition_keys)

@@ -8,6 +8,7 @@ from cell_engine.log import get_logger
 from cell_engine.parts import open_store
 from cell_engine.store.records import stalled
 from cell_engine.store.upkeep import keep_partitions, keep_up
+from cell_engine.store.wide_view import refresh_views
 
 log = get_logger(__name__)
 
@@ -31,6 +32,7 @@ def run_janitor(url: str, *, period: float = 5.0, stop: threading.Event) -> None
                     connection = open_store("janitor", url)
                 if rounds % PARTITION_ROUNDS == 0:
                     keep_partitions(connection)
+                    refresh_views(connection)
                 rounds += 1
                 done = keep_up(connection)
                 for lane in stalled(connection, STALL_SECONDS) if rounds % STALL_ROUNDS == 0 else ():

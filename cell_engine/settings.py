@@ -46,7 +46,10 @@ class Settings(BaseSettings):
     @field_validator("home")
     @classmethod
     def _absolute(cls, home: Path) -> Path:
-        return home.expanduser().resolve()
+        home = home.expanduser().resolve()
+        if home.exists() and not home.is_dir():
+            raise ValueError("must be a folder, and is a file")
+        return home
 
     @field_validator("database_url")
     @classmethod

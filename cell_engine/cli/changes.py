@@ -7,7 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from cell_engine.cli.common import AsJson, CollectionName, RowId, Wait, actor, follow, named_column, open_database
+from cell_engine.cli.common import (
+    LARGEST_ID,
+    AsJson,
+    CollectionName,
+    RowId,
+    Wait,
+    actor,
+    follow,
+    named_column,
+    open_database,
+)
 
 
 def reset(
@@ -46,7 +56,7 @@ def redo(collection: CollectionName, wait: Wait = False) -> None:
 
 def history(
     collection: CollectionName,
-    row: Annotated[int | None, typer.Option(help="Only this row id.")] = None,
+    row: Annotated[int | None, typer.Option(min=1, max=LARGEST_ID, help="Only this row id.")] = None,
     column: Annotated[str | None, typer.Option(help="Only this column.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, latest first.")] = 20,
     as_json: AsJson = False,

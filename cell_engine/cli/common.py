@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 _FOLLOW_SECONDS = 0.2
 
 CollectionName = Annotated[str, typer.Argument(metavar="COLLECTION", help="namespace/name")]
-RowId = Annotated[int, typer.Argument(metavar="ROW", help="The row's id, as `autofill show` prints it.")]
+LARGEST_ID = 2**63 - 1
+RowId = Annotated[
+    int, typer.Argument(metavar="ROW", min=1, max=LARGEST_ID, help="The row's id, as `autofill show` prints it.")
+]
 DispatchId = Annotated[
-    int, typer.Argument(metavar="DISPATCH", help="Its number, as the command that made it printed it.")
+    int, typer.Argument(metavar="DISPATCH", min=1, max=LARGEST_ID, help="Its number, as `autofill status` lists them.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="For programs: JSON on standard output.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Until it has ended; exit code 1 if cells ended in error.")]

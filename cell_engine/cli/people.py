@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cell_engine.cli.common import (
+    LARGEST_ID,
     AsJson,
     CollectionName,
     RowId,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _Columns = Annotated[
     list[str] | None, typer.Option(help="Only this computed column; may be repeated. Default: all on-change ones.")
 ]
-_Rows = Annotated[list[int] | None, typer.Option(help="Only this row id; may be repeated.")]
+_Rows = Annotated[list[int] | None, typer.Option(min=1, max=LARGEST_ID, help="Only this row id; may be repeated.")]
 _Batches = Annotated[list[str] | None, typer.Option(help="Only this batch, by its key; may be repeated.")]
 
 REJECTED_EXIT = 5
@@ -54,6 +55,11 @@ def apply(
             typer.echo(f"{name}: unchanged, version {applied.version.number}")
             return
         typer.echo(f"{name}: version {applied.version.number}")
+        if applied.removed:
+            typer.echo(
+                f"no longer in it: {', '.join(applied.removed)} (their cells are kept, and are back when they are)",
+                err=True,
+            )
         if applied.dispatch_id is not None:
             typer.echo(f"recomputing {', '.join(applied.changed)} in dispatch {applied.dispatch_id}")
             warn_without_workers(connection, applied.version, applied.changed)
@@ -85,6 +91,8 @@ def load(
             typer.echo(f"{found.full_name}: {loaded.rows:,} rows from {file.name} as batch {batches}")
             version = load_version(connection, found.id)
             warn_without_workers(connection, version, [column.name for column in version.computed])
+        elif not loaded.batches:
+            typer.echo(f"{found.full_name}: {file.name} has no rows; nothing changed")
         else:
             typer.echo(f"{found.full_name}: {file.name} was loaded before, as batch {batches}; nothing changed")
     if loaded.rejected_rows:
@@ -125,7 +133,7 @@ def edit(
         changes = _changes(version, values or [], blank or [])
         dispatch_id = edit_row(connection, found.id, row, changes, actor=actor())
         dependents = {name for column in changes for name in version.dependents(column)}
-        names = [column.name for column in version.computed if column.id in dependents]
+        names = [one.name for one in version.computed if one.id in dependents and one.mode == "on_change"]
         recomputing = f"; recomputing {', '.join(names)}" if names else ""
         typer.echo(f"row {row}: dispatch {dispatch_id}{recomputing}")
         warn_without_workers(connection, version, names)

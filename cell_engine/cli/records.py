@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from cell_engine.cli.common import AsJson, CollectionName, RowId, full_name, named_column, open_database
+from cell_engine.cli.common import LARGEST_ID, AsJson, CollectionName, RowId, full_name, named_column, open_database
 
 _Limit = Annotated[int, typer.Option(min=1, max=10_000, help="How many, latest first.")]
 
 
 def attempts(
     collection: CollectionName,
-    dispatch: Annotated[int | None, typer.Option(help="Only of this dispatch.")] = None,
+    dispatch: Annotated[int | None, typer.Option(min=1, max=LARGEST_ID, help="Only of this dispatch.")] = None,
     column: Annotated[str | None, typer.Option(help="Only of this column.")] = None,
-    row: Annotated[int | None, typer.Option(help="Only of this row id.")] = None,
+    row: Annotated[int | None, typer.Option(min=1, max=LARGEST_ID, help="Only of this row id.")] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Without the successes.")] = False,
     limit: _Limit = 20,
     as_json: AsJson = False,

@@ -147,9 +147,16 @@ def dispatches_table(dispatches: Iterable[DispatchProgress], version: Version) -
             outcomes_line(one),
             f"{one.tokens_in + one.tokens_out:,}",
             one.created_at.astimezone().strftime("%m-%d %H:%M:%S"),
-            "open" if one.ended_at is None else f"{(one.ended_at - one.created_at).total_seconds():.1f} s",
+            _took(one),
         )
     return table
+
+
+def _took(one: DispatchProgress) -> str:
+    if one.ended_at is None:
+        return "canceled" if one.canceled_at is not None else "paused" if one.paused_at is not None else "open"
+    canceled = "canceled, " if one.canceled_at is not None else ""
+    return f"{canceled}{(one.ended_at - one.created_at).total_seconds():.1f} s"
 
 
 def lanes_table(lanes: Iterable[Any]) -> Table:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -108,6 +110,7 @@ def _watch(stack: Stack, screen: Console, store: PatientStore, demo: Demo, dagst
     screen.print(render.rows_table(demo.version, inputs, cells, _SHOWN_COLUMNS, screen.width))
     counts = store(lambda connection: status_counts(connection, demo.collection.id))
     screen.print(render.status_table(demo.version, counts))
+    screen.print("waiting for Dagster's run to report")
     latest, trouble = wait_for_success(dagster, job, stack.pause)
     found += [trouble] if trouble else []
     total = store(lambda connection: run.totals(connection, demo))
@@ -126,6 +129,11 @@ def _watch(stack: Stack, screen: Console, store: PatientStore, demo: Demo, dagst
 
 def _say_next(screen: Console, demo: Demo, dagster: str) -> None:
     name = demo.collection.full_name
+    # As it can be pasted: not on everybody's PATH, and about this home.
+    program = Path(sys.executable).with_name("autofill")
+    shown = program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program
+    home = f"AUTOFILL_HOME={shlex.quote(os.environ['AUTOFILL_HOME'])} " if os.environ.get("AUTOFILL_HOME") else ""
+    autofill = home + shlex.quote(str(shown))
     screen.print(
         f"""
 Dagster: {dagster}
@@ -134,9 +142,9 @@ Dagster: {dagster}
   Automation: the sensor that saw the file
 
 From another terminal, while this is up:
-  autofill edit {name} 1 summary='A tool for testers.'    # recomputes the audience of row 1, and nothing else
-  autofill show {name} --rows 3
-  autofill status {name}
+  {autofill} edit {name} 1 summary='A tool for testers.'    # recomputes the audience of row 1, and nothing else
+  {autofill} show {name} --rows 3
+  {autofill} status {name}
 
 Ctrl-C stops everything.""",
         soft_wrap=True,

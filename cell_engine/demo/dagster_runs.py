@@ -16,7 +16,8 @@ query Runs($job: String!) {
   }
 }
 """
-_ACTIVE = frozenset({"QUEUED", "NOT_STARTED", "MANAGED", "STARTING", "STARTED", "CANCELING"})
+_OVER = frozenset({"FAILURE", "CANCELED"})
+_RETRY_SECONDS = 30.0  # within which Dagster launches a run that died again
 _LOOK_SECONDS = 0.5
 _PATIENCE = 120.0  # seconds for a run to report what has been computed already, or for a failed one's retry
 
@@ -43,6 +44,7 @@ def latest_run(dagster: str, job: str) -> Run | None:
 def wait_for_success(dagster: str, job: str, pause: Callable[[float], None]) -> tuple[Run | None, str | None]:
     """The newest run of the job once that has succeeded; or, after a while, what is wrong with it."""
     deadline = time.monotonic() + _PATIENCE
+    over: tuple[str, float] | None = None  # a run that has ended badly, and since when
     while True:
         try:
             run = latest_run(dagster, job)
@@ -52,6 +54,10 @@ def wait_for_success(dagster: str, job: str, pause: Callable[[float], None]) -> 
             problem = f"Dagster has no run of {job}" if run is None else f"the run {run.url} is {run.status}"
         if run is not None and run.status == "SUCCESS":
             return run, None
-        if time.monotonic() > deadline:
+        if run is None or run.status not in _OVER:
+            over = None
+        elif over is None or over[0] != run.id:
+            over = (run.id, time.monotonic())
+        if time.monotonic() > deadline or (over is not None and time.monotonic() - over[1] > _RETRY_SECONDS):
             return run, problem
         pause(_LOOK_SECONDS)

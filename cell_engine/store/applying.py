@@ -8,18 +8,20 @@ from cell_engine.store.collections import Collection, add_version, current_hash,
 from cell_engine.store.database import Connection, run
 from cell_engine.store.demands import RangeScope, dispatch_in_transaction
 from cell_engine.store.results import end_dispatches
+from cell_engine.store.wide_view import replace_view
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
     """`created` is false when the spec was the current version already. `dispatch_id` is the recomputation it set off:
-    of `changed`, the on-change columns whose definition is new or another one."""
+    of `changed`, the on-change columns whose definition is new or another one. `removed` are columns gone from it."""
 
     collection: Collection
     version: Version
     created: bool
     changed: tuple[str, ...] = ()
     dispatch_id: int | None = None
+    removed: tuple[str, ...] = ()
 
 
 def apply(connection: Connection, spec: CompiledSpec, *, actor: str) -> Applied:
@@ -51,6 +53,8 @@ def apply(connection: Connection, spec: CompiledSpec, *, actor: str) -> Applied:
                 actor=actor,
             )
         collection = ensure_collection(connection, spec)
+        replace_view(connection, collection, version)
     if dispatch_id is not None:
         end_dispatches(connection, [dispatch_id])
-    return Applied(collection, version, True, tuple(column.name for column in changed), dispatch_id)
+    removed = tuple(one.name for one in (before.columns if before else ()) if one.id not in version.by_id)
+    return Applied(collection, version, True, tuple(column.name for column in changed), dispatch_id, removed)

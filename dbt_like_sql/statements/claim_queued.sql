@@ -15,6 +15,7 @@ due as materialized (
 )
 update autofill.work
 set state = 'computing', worker_id = %(worker_id)s, claim = %(claim)s, dirty = false, deferred = false
-from due
-where work.collection_id = due.collection_id and work.row_id = due.row_id
+-- by way of arrays, so that the planner expects few and probes by key: joined to `due`, it may read all of the queue
+from unnest(array(select collection_id from due), array(select row_id from due)) as taken (collection_id, row_id)
+where work.collection_id = taken.collection_id and work.row_id = taken.row_id
 returning work.collection_id, work.row_id, work.job_type;

@@ -1,5 +1,6 @@
 -- Work that a new demand meets is raised, never ignored (R6). Its tuples are locked by a statement before this one.
 -- Explicit demand for the same column belongs to the later signal; the displaced dispatch is credited here (R7).
+-- (any(array(select unnest(…))): of a list whose length it knows the planner would rather filter the whole collection.)
 with new as (
     select dispatch.*, autofill.dispatch_demand(dispatch) as demand from autofill.dispatch where id = %(dispatch_id)s
 ),
@@ -8,7 +9,7 @@ credited as (
     select case when (met.value ->> 0)::bigint < new.signal then (met.value ->> 2)::bigint else new.id end,
         row.collection_id, row.batch_id, met.key::smallint, 'superseded', array_agg(row.row_id)
     from new
-    join autofill.work on work.collection_id = new.collection_id and work.row_id = any(%(rows)s)
+    join autofill.work on work.collection_id = new.collection_id and work.row_id = any(array(select unnest(%(rows)s::bigint[])))
     join autofill.row on row.collection_id = work.collection_id and row.row_id = work.row_id
     cross join jsonb_each(work.demand) as met
     where new.demand ? met.key and (met.value ->> 2)::bigint <> new.id
@@ -30,9 +31,9 @@ raised as (
                      else work.state end,
         available_at = case when %(priority)s = 'edit' and not work.deferred then null else work.available_at end
     from new
-    where work.collection_id = new.collection_id and work.row_id = any(%(rows)s)
+    where work.collection_id = new.collection_id and work.row_id = any(array(select unnest(%(rows)s::bigint[])))
 )
 -- whose end this may have been: to be looked at when the transaction has committed
 select distinct owner from new
-join autofill.work on work.collection_id = new.collection_id and work.row_id = any(%(rows)s)
+join autofill.work on work.collection_id = new.collection_id and work.row_id = any(array(select unnest(%(rows)s::bigint[])))
 cross join unnest(work.dispatch_id || coalesce(work.owners, '{}')) as owner;

@@ -132,6 +132,16 @@ booked as (
         case when error_class is not null then number end
 )
 -- whose demand is met while another dispatch's visit goes on: their end may have come
-select judged.number, judged.won, written.change, case when credited <> visiting then credited end as met
-from judged left join written using (collection_id, row_id, column_id)
-order by judged.number;
+select number, won, change, met from (
+    -- by a sort, not a join: the planner, expecting one row of `judged`, reads `written` once for each of the batch
+    select number, won, met, max(change) over (partition by collection_id, row_id, column_id) as change
+    from (
+        select number, won, case when credited <> visiting then credited end as met, collection_id, row_id, column_id,
+            null::bigint as change
+        from judged
+        union all
+        select null, null, null, collection_id, row_id, column_id, change from written
+    ) as both_sides
+) as stored
+where number is not null
+order by number;

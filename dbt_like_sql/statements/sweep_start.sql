@@ -1,4 +1,5 @@
 -- Rows of a sweep, locked by the statement before, become work of this worker. Returns what it now has.
+-- (any(array(select unnest(…))): of a list whose length it knows the planner would rather filter the whole collection.)
 with swept as (
     select sweep.collection_id, sweep.job_type, dispatch.id as dispatch_id, dispatch.signal,
         autofill.dispatch_demand(dispatch) as demand, dispatch.columns = '{}' as cascade
@@ -18,7 +19,9 @@ taken as (
     update autofill.work
     set state = 'computing', worker_id = %(worker_id)s, claim = %(claim)s, dirty = false
     from swept
-    where work.collection_id = swept.collection_id and work.row_id = any(%(queued)s) and work.state = 'queued'
+    where work.collection_id = swept.collection_id and work.row_id = any(array(select unnest(%(queued)s::bigint[])))
+      -- a form that the index on queued work does not know: by it, all of the lane would be read
+      and work.state is not distinct from 'queued'
     returning work.collection_id, work.row_id, work.job_type
 )
 select * from started union all select * from taken;

@@ -1,5 +1,6 @@
 -- Take a canceled dispatch's explicit demand from rows that are locked, as is their work. Cascade demand stays: inputs
 -- did move. Work that nothing else wants is dropped; a visit in flight learns of it, and what it has in flight lands.
+-- (any(array(select unnest(…))): of a list whose length it knows the planner would rather filter the whole collection.)
 with canceled as (
     select work.collection_id, work.row_id, work.state, work.cascade, row.batch_id, asked.columns,
         work.demand - asked.columns as demand
@@ -9,7 +10,7 @@ with canceled as (
         select coalesce(array_agg(key), '{}') as columns from jsonb_each(work.demand)
         where (value ->> 2)::bigint = %(dispatch_id)s
     ) as asked
-    where work.collection_id = %(collection_id)s and work.row_id = any(%(rows)s)
+    where work.collection_id = %(collection_id)s and work.row_id = any(array(select unnest(%(rows)s::bigint[])))
 ),
 marked as (
     insert into autofill.cell as cell (collection_id, row_id, column_id, canceled)

@@ -1,0 +1,282 @@
+"""The hot statements read what their batch needs, however large the collection and whatever the statistics say.
+
+Each is run under EXPLAIN ANALYZE and rolled back, with the plan for its first parameters and with the one that the
+server settles on for a prepared statement, over tables that were never analyzed and over analyzed ones. That each index
+would be missed is tried too.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from cell_engine.embedded.server import Server
+from cell_engine.specs.compile import compile_text
+from cell_engine.store.applying import apply
+from cell_engine.store.claims import register
+from cell_engine.store.database import Connection, connect, statement
+from tests.conftest import TEMPLATE
+from tests.engine import sheet
+
+ROWS = 100_000
+QUEUED = 20_000
+BATCH = 500
+DISPATCHES = 1000
+MOST_TUPLES = 10 * BATCH
+"""What one node of a plan may read. A batch read once for each of its own rows is 500 × 500."""
+MOST_PAGES = 60 * BATCH
+"""What a statement may touch, its writes included: some twenty index probes a row, of three pages each."""
+SETTLED = 6
+"""From then on the server uses the generic plan, if that is not the dearer one."""
+
+GUARDED = re.compile(r"(row|cell|work|completion|attempt)(_default|_\d{4}w\d{2})?")
+
+_numbers = count()
+
+
+@dataclass(frozen=True)
+class Big:
+    """A database with one large collection. Rows 1–20,000 are queued, 500 more in flight at `worker` (claim 1) and
+    500 at `dead`, and the rows to 40,000 are delayed, 500 of them due; the sweep has come to row 30,000."""
+
+    connection: Connection
+    collection: int
+    worker: UUID
+    dead: UUID
+    sweep: int
+
+    def batch(self) -> list[int]:
+        return [*range(QUEUED + 1, QUEUED + BATCH + 1)]
+
+    def parameters(self, name: str) -> dict[str, Any]:
+        """A full batch for the statement."""
+        rows = self.batch()
+        keys = {"collections": [self.collection] * BATCH, "rows": rows}
+        visits = {**keys, "claims": [1] * BATCH, "worker_id": self.worker}
+        lane = {"collection_id": self.collection, "job_type": "function"}
+        free = [*range(2 * QUEUED + 1, 2 * QUEUED + BATCH + 1)]
+        return {
+            "claim_quota": {
+                "worker_id": self.worker, "job_types": ["function", "llm"], "slots": BATCH, "sweep_slots": BATCH,
+            },
+            "claim_queued": {
+                "worker_id": self.worker, "claim": 9, "collections": [self.collection], "job_types": ["function"],
+                "slots": [BATCH],
+            },
+            "sweep_window": {**lane, "slots": BATCH, "after": 0, "window": BATCH},
+            "sweep_start": {
+                "sweep_id": self.sweep, "worker_id": self.worker, "claim": 9, "fresh": free,
+                "queued": [*range(1, BATCH + 1)],
+            },
+            "lock_rows": keys,
+            "lock_work": keys,
+            "lock_work_skip": {"collection_id": self.collection, "rows": rows},
+            "visits_lock": visits,
+            "read_visits": visits,
+            "finalize_cells": {
+                **visits, "columns": [2] * BATCH, "signals": [10**9] * BATCH, "calls": [True] * BATCH,
+                "retries": [False] * BATCH, "leavings": [False] * BATCH, "values": ['"new"'] * BATCH,
+                "error_classes": [None] * BATCH, "errors": [None] * BATCH, "fingerprints": [b"12"] * BATCH,
+                "read_changes": [0] * BATCH, "demanded": [0] * BATCH, "versions": [1] * BATCH,
+                "models": ["m"] * BATCH, "tokens_in": [1] * BATCH, "tokens_out": [1] * BATCH,
+                "dispatches": [1] * BATCH, "batches": [1] * BATCH,
+            },
+            "release": {
+                **visits, "signals": [10**9] * BATCH, "raised": [0] * BATCH, "ends": ["done", "delay"] * (BATCH // 2),
+                "seconds": [None, 1.0] * (BATCH // 2), "job_types": [None] * BATCH, "answered": ['{"2": 9}'] * BATCH,
+            },
+            "demand_raise": {"dispatch_id": DISPATCHES, "rows": rows, "priority": "edit"},
+            "demand_queue": {"dispatch_id": DISPATCHES, "rows": free, "job_type": "function", "priority": "edit"},
+            "dispatch_progress": {"dispatches": [*range(DISPATCHES - 9, DISPATCHES + 1)]},
+            "end_dispatches": {"dispatches": [*range(DISPATCHES - 99, DISPATCHES + 1)]},
+            "reclaim_work": {"limit": BATCH},
+            "page_cells": {"collection_id": self.collection, "after": 50_000, "limit": 100},
+            "page_inputs": {"collection_id": self.collection, "after": 50_000, "limit": 100},
+            "wake_delayed": {"limit": BATCH},
+            "work_cancel": {"collection_id": self.collection, "dispatch_id": 1, "rows": rows},
+            "work_of_dispatch": {"dispatch_id": 7, "after": 0, "limit": BATCH},
+            "visits_dirty": {"worker_id": self.worker},
+        }[name]  # fmt: skip
+
+
+STATEMENTS = [
+    "claim_quota", "claim_queued", "sweep_window", "sweep_start", "lock_rows", "lock_work", "lock_work_skip",
+    "visits_lock", "read_visits", "finalize_cells", "release", "demand_raise", "demand_queue", "dispatch_progress",
+    "end_dispatches", "reclaim_work", "page_cells", "page_inputs", "wake_delayed", "work_cancel", "work_of_dispatch",
+    "visits_dirty",
+]  # fmt: skip
+
+NEEDS = {
+    "work_queued": "claim_queued", "work_pkey": "read_visits", "cell_pkey": "page_cells", "row_pkey": "sweep_window",
+    "work_worker": "reclaim_work", "work_dispatch": "end_dispatches", "work_owners": "dispatch_progress",
+    "completion_dispatch": "dispatch_progress", "attempt_dispatch": "dispatch_progress",
+    "work_delayed": "wake_delayed", "work_dirty": "visits_dirty",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fresh(server: Server) -> Iterator[Big]:
+    """Never analyzed."""
+    with _made(server) as big:
+        yield big
+
+
+@pytest.fixture(scope="module")
+def analyzed(server: Server) -> Iterator[Big]:
+    with _made(server) as big:
+        big.connection.execute("vacuum analyze")
+        yield big
+
+
+@contextmanager
+def _made(server: Server) -> Iterator[Big]:
+    name = f"plans_{uuid4().hex[:12]}"
+    with psycopg.connect(server.dsn("postgres"), autocommit=True) as admin:
+        admin.execute(sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(TEMPLATE)))
+        try:
+            with connect(server.dsn(name), application="plans") as connection:
+                yield _filled(connection)
+        finally:
+            admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+def _filled(connection: Connection) -> Big:
+    tables = connection.execute(
+        "select oid::regclass::text as name from pg_class "
+        "where relnamespace = 'autofill'::regnamespace and relkind = 'r'"
+    ).fetchall()
+    for table in tables:
+        connection.execute(f"alter table {table.name} set (autovacuum_enabled = off)".encode())
+    made = apply(connection, compile_text(sheet("a", "b: a", "c: b", "d: a", cap=10**6)), actor="test")
+    worker, dead = uuid4(), uuid4()
+    for one in (worker, dead):
+        register(connection, one, host="test", pid=1, job_types=["function"], lease=30)
+    connection.execute("update autofill.worker set ended_at = now() where id = %s", [dead])
+    fill = f"""
+        insert into autofill.batch (collection_id, id, key, source, first_row, last_row, actor)
+        select {{c}}, 1, 'batch', 'test', 1, {ROWS}, 'test';
+        update autofill.collection set next_row = {ROWS + 1}, next_batch = 2 where id = {{c}};
+        insert into autofill.row (collection_id, row_id, batch_id, inputs)
+        select {{c}}, id, 1, jsonb_build_object('1', repeat('x', 100)) from generate_series(1, {ROWS}) as id;
+        insert into autofill.cell
+            (collection_id, row_id, column_id, ai_value, fingerprint, version, computed_at, called)
+        select {{c}}, id, column_id, to_jsonb(repeat('y', 50)), '12', 1, now(), 1
+        from generate_series(1, {ROWS}) as id, generate_series(2, 3) as column_id;
+        insert into autofill.dispatch
+            (collection_id, signal, reason, actor, columns, force, total, version, ended_at)
+        select {{c}}, nextval('autofill.signal'), 'reprocess', 'test', '{{{{2}}}}', true, 100, 1,
+            case when id <= {DISPATCHES} - 200 and id > 50 then now() end
+        from generate_series(1, {DISPATCHES}) as id;
+        insert into autofill.sweep (dispatch_id, collection_id, job_type, cursor, last_row, closed_at)
+        select id, {{c}}, 'function', {ROWS}, {ROWS}, now() from generate_series(1, {DISPATCHES} - 1) as id;
+        insert into autofill.sweep (dispatch_id, collection_id, job_type, cursor, last_row)
+        select {DISPATCHES}, {{c}}, 'function', 30000, {ROWS};
+        insert into autofill.work (collection_id, row_id, state, job_type, priority, queued_at, available_at, worker_id,
+            claim, signal, dispatch_id, demand)
+        select {{c}}, id, (case when id <= {QUEUED} then 'queued' when id <= {QUEUED + 2 * BATCH} then 'computing'
+                else 'delayed' end)::autofill.work_state, 'function', 'sweep', clock_timestamp(),
+            case when id > {QUEUED + 2 * BATCH} then now() + (id - {QUEUED + 3 * BATCH}) * interval '1 minute' end,
+            case when id > {QUEUED + 2 * BATCH} or id <= {QUEUED} then null
+                 when id > {QUEUED + BATCH} then {{dead}}::uuid else {{worker}}::uuid end,
+            case when id between {QUEUED + 1} and {QUEUED + 2 * BATCH} then 1 end,
+            1, 1 + id % 50, jsonb_build_object('2', jsonb_build_array(1, 0, 1 + (id + 1) % 50))
+        from generate_series(1, {2 * QUEUED}) as id;
+        insert into autofill.slot values ({{worker}}, {{c}}, {BATCH}), ({{dead}}, {{c}}, {BATCH});
+        insert into autofill.completion (dispatch_id, collection_id, batch_id, column_id, outcome, row_ids)
+        select 1 + id % {DISPATCHES}, {{c}}, 1, 2, 'ready', array[id] from generate_series(1, 50000) as id;
+        insert into autofill.attempt (dispatch_id, collection_id, batch_id, column_id, row_ids, outcome, worker_id)
+        select 1 + id % {DISPATCHES}, {{c}}, 1, 2, array[id], 'succeeded', {{worker}}
+        from generate_series(1, 50000) as id;
+    """
+    connection.execute(
+        sql.SQL(fill).format(c=made.collection.id, worker=sql.Literal(str(worker)), dead=sql.Literal(str(dead)))
+    )
+    sweep = connection.execute("select id from autofill.sweep where closed_at is null").fetchone()
+    assert sweep is not None
+    return Big(connection, made.collection.id, worker, dead, sweep.id)
+
+
+def _explained(connection: Connection, name: str, parameters: Mapping[str, Any], mode: str) -> dict[str, Any]:
+    """The plan of the statement as it ran; what it wrote is rolled back."""
+    names = list(parameters)
+    text = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", statement(name).decode())
+    prepared = sql.Identifier(f"guarded_{next(_numbers)}")
+    values = sql.SQL(", ").join(map(sql.Literal, parameters.values()))
+    execute = sql.SQL("execute {} ({})").format(prepared, values)
+    with connection.transaction(force_rollback=True):
+        connection.execute("set local jit = off")
+        connection.execute(sql.SQL("prepare {} as ").format(prepared).as_bytes() + text.replace("%%", "%").encode())
+        if mode == "settled":
+            for _ in range(SETTLED):
+                connection.execute(sql.SQL("explain {}").format(execute))
+        found = connection.execute(
+            sql.SQL("explain (analyze, buffers, timing off, format json) {}").format(execute)
+        ).fetchone()
+    assert found is not None
+    plan: dict[str, Any] = found[0][0]["Plan"]
+    return plan
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def _faults(plan: dict[str, Any]) -> list[str]:
+    found = []
+    for node in _nodes(plan):
+        what = (
+            f"{node['Node Type']} {node.get('Relation Name') or node.get('CTE Name') or node.get('Index Name') or ''}"
+        )
+        dropped = sum(value for key, value in node.items() if key.startswith("Rows Removed by"))
+        tuples = (node["Actual Rows"] + dropped) * node["Actual Loops"]
+        if node["Node Type"] == "Seq Scan" and GUARDED.fullmatch(node["Relation Name"]) and tuples:
+            found.append(f"{what}: reads the whole table")
+        if tuples > MOST_TUPLES:
+            found.append(f"{what}: {tuples:,.0f} tuples in {node['Actual Loops']} loops")
+    pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    if pages > MOST_PAGES:
+        found.append(f"{pages:,} pages")
+    return found
+
+
+def _guard(big: Big, name: str, mode: str) -> None:
+    plan = _explained(big.connection, name, big.parameters(name), mode)
+    faults = _faults(plan)
+    assert not faults, f"{name}, {mode} plan: {'; '.join(faults)}\n{json.dumps(plan, indent=1)}"
+
+
+@pytest.mark.parametrize("mode", ["first", "settled"])
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_never_analyzed(fresh: Big, name: str, mode: str) -> None:
+    _guard(fresh, name, mode)
+
+
+@pytest.mark.parametrize("mode", ["first", "settled"])
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_analyzed(analyzed: Big, name: str, mode: str) -> None:
+    _guard(analyzed, name, mode)
+
+
+@pytest.mark.parametrize(("index", "name"), NEEDS.items())
+def test_a_missing_index_is_noticed(analyzed: Big, index: str, name: str) -> None:
+    with analyzed.connection.transaction(force_rollback=True):
+        table = index.split("_")[0]
+        drop = (
+            f"alter table autofill.{table} drop constraint {index}"
+            if "pkey" in index
+            else f"drop index autofill.{index}"
+        )
+        analyzed.connection.execute(drop.encode())
+        analyzed.connection.execute("set local statement_timeout = '1s'")  # some never end
+        with pytest.raises((AssertionError, psycopg.errors.QueryCanceled), match=r"whole table|tuples|pages|timeout"):
+            _guard(analyzed, name, "first")
