@@ -104,12 +104,16 @@ def test_a_lost_connection_is_waited_out(locate: Locate, database: str) -> None:
     def lose() -> None:
         with connect(database, application="other") as connection:
             eventually(connection, OPEN)
-            for _ in range(3):
-                eventually(
-                    connection,
-                    "select count(pg_terminate_backend(pid)) > 0 from pg_stat_activity "
-                    "where application_name = 'autofill dagster run' and datname = current_database()",
-                )
+            ended: list[int] = []
+            while len(ended) < 3:  # three connections, not one of them thrice while it is going
+                found = connection.execute(
+                    "select pid from pg_stat_activity where application_name = 'autofill dagster run' "
+                    "and datname = current_database() and state = 'idle' and not pid = any(%s)",
+                    [ended],
+                ).fetchone()
+                if found is not None:
+                    connection.execute("select pg_terminate_backend(%s)", [found.pid])
+                    ended.append(found.pid)
             functions.HOLD.set()
 
     try:
