@@ -17,15 +17,19 @@ judged as materialized (
         work.claim is not null and (work.raised = item.raised or ending in ('defer', 'hand_back')) as ended,
         work.dispatch_id, work.owners, work.demand, work.slots, work.computing, row.batch_id,
         row.deleted_at is not null as deleted,
-        work.owners is null and exists (
-            select from autofill.dispatch where dispatch.id = work.dispatch_id and paused_at is not null) as paused,
+        work.owners is null and coalesce(
+            (select paused_at is not null from autofill.dispatch where dispatch.id = work.dispatch_id), false) as paused,
         -- columns answered in this transaction (column -> signal of the call) whose demand is not newer than the call
         array(select key from jsonb_each(work.demand)
               where (value ->> 0)::bigint <= (item.answered ->> key)::bigint) as met,
         array(select jsonb_object_keys(item.answered)) as tried
     from item
-    join autofill.row on row.collection_id = item.collection_id and row.row_id = item.row_id
-    -- probed by key, whatever the statistics of this fast-changing table say
+    -- probed by key, whatever the statistics say: or all of `row` is read for 500
+    cross join lateral (
+        select batch_id, deleted_at from autofill.row
+        where row.collection_id = item.collection_id and row.row_id = item.row_id
+        offset 0
+    ) as row
     left join lateral (
         select * from autofill.work
         where work.collection_id = item.collection_id and work.row_id = item.row_id

@@ -100,11 +100,11 @@ def test_a_lost_connection_is_waited_out(locate: Locate, database: str) -> None:
     from tests import functions
 
     functions.HOLD.clear()
+    ended: list[int] = []
 
     def lose() -> None:
         with connect(database, application="other") as connection:
             eventually(connection, OPEN)
-            ended: list[int] = []
             while len(ended) < 3:  # three connections, not one of them thrice while it is going
                 found = connection.execute(
                     "select pid from pg_stat_activity where application_name = 'autofill dagster run' "
@@ -118,11 +118,11 @@ def test_a_lost_connection_is_waited_out(locate: Locate, database: str) -> None:
 
     try:
         with running_worker(database), beside(lose):
-            run, success = location.run("one", "one", columns=["b", "c"])
+            _, success = location.run("one", "one", columns=["b", "c"])
     finally:
         functions.HOLD.set()
     assert success
-    assert any("was away" in message for message in location.messages(run))
+    assert len(ended) == 3
 
 
 def test_a_run_says_when_nobody_serves_its_columns(
