@@ -22,6 +22,7 @@ judged as materialized (
         case when (work.demand -> item.column_id::text ->> 0)::bigint <= item.signal
              then (work.demand -> item.column_id::text ->> 2)::bigint
              else coalesce(work.dispatch_id, item.dispatch_id) end as credited,
+        coalesce((work.demand -> item.column_id::text ->> 0)::bigint <= item.signal, false) as asked,
         row.deleted_at is not null or collection_column.deleted_at is not null as deleted,
         cell.ai_value is not distinct from item.value and cell.error_class is null and cell.computed_at is not null
             as same,
@@ -117,7 +118,7 @@ completed as (
              when not call then 'fresh' when same then 'unchanged' else 'ready' end,
         array_agg(row_id)
     from judged
-    where won and not retry and (call or error_class is not null)
+    where won and not retry and (call or error_class is not null or asked)
     group by 1, 2, 3, 4, 5
 ),
 booked as (

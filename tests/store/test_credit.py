@@ -5,7 +5,7 @@ from cell_engine.store.claims import claim
 from cell_engine.store.database import Connection
 from cell_engine.store.demands import RowScope, dispatch
 from cell_engine.store.reading import progress
-from tests.engine import make, sheet
+from tests.engine import Claimer, make, sheet
 from tests.store.visits import Visit, Worker
 
 
@@ -31,3 +31,16 @@ def test_R7_a_dispatch_that_asked_for_a_cell_in_flight_has_its_outcome(connectio
     done = progress(connection, asked)
     assert done is not None
     assert done.done == 1
+
+
+def test_R7_a_dispatch_that_asked_for_a_cell_found_current_again_has_its_outcome(connection: Connection) -> None:
+    made = make(connection, sheet("a", "b: a"), rows=[{"a": "x"}])
+    claimer = Claimer(connection)
+    assert claimer.work_off() == ["b"]
+    edit(connection, made.collection.id, 1, {made.id("a"): "x"}, actor="me")  # the same: `b` has only to be marked
+    columns = [made.id("b")]
+    asked = dispatch(connection, made.collection.id, RowScope((1,)), columns=columns, reason="reprocess", actor="me")
+    assert claimer.work_off() == []
+    done = progress(connection, asked)
+    assert done is not None
+    assert done.outcomes == {"fresh": 1}

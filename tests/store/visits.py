@@ -12,8 +12,8 @@ from uuid import uuid4
 
 from cell_engine.plan import BLOCKED, Blocked, Current, Due, Plan, Row, plan
 from cell_engine.specs.version import Version
-from cell_engine.store.claims import Claimed, Reading, RowKey, Token, register, reread
-from cell_engine.store.database import Connection
+from cell_engine.store.claims import WAKE_LIMIT, Claimed, Reading, RowKey, Token, give_back, register, reread
+from cell_engine.store.database import Connection, run
 from cell_engine.store.results import Ending, Flushed, Release, Result, flush
 from cell_engine.worker.visit import _cell_after
 
@@ -40,6 +40,19 @@ class Worker:
     def token(self) -> Token:
         self.claims += 1
         return Token(self.id, self.claims)
+
+    def quota(self, slots: int) -> list[Any]:
+        """The first part of `claims.claim`: slots by lane, and no rows yet."""
+        freed, self.freed = self.freed, Counter()
+        with self.claiming.transaction():
+            give_back(self.claiming, self.id, freed)
+            run(self.claiming, "wake_delayed", limit=WAKE_LIMIT)
+        with self.claiming.transaction():
+            run(self.claiming, "claim_lock")
+            counts = {"slots": slots, "sweep_slots": slots}
+            return run(
+                self.claiming, "claim_quota", worker_id=self.id, job_types=list(self.job_types), **counts
+            ).fetchall()
 
     def visits(self, claimed: Claimed) -> "list[Visit]":
         return [Visit(self, reading) for reading in claimed.visits]
@@ -123,11 +136,6 @@ class Visit:
             if not result.retry:
                 cells[result.column_id] = _cell_after(row.cells.get(result.column_id), result, 0)
         return plan(Row(row.inputs, row.change, cells, row.deleted), version, asked, self.unsettled()) == Plan()
-
-    def asked_since(self, result: Result) -> bool:
-        """Whether the column was asked for after the call had started: then that demand is not met by its answer."""
-        asked = self.reading.asked.get(result.column_id)
-        return asked is not None and asked.signal > result.signal
 
     def release(self, answered: Sequence[int] = (), seconds: float = 0.0) -> Release:
         """How a visit ends when nothing more is due in it."""
