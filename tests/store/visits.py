@@ -66,7 +66,7 @@ class Visit:
     reading: Reading
     slots: int = 1
     calling: dict[int, tuple[Due, Reading]] = field(default_factory=dict)
-    waiting: set[int] = field(default_factory=set)
+    waiting: dict[int, bool] = field(default_factory=dict)
     elsewhere: dict[int, str] = field(default_factory=dict)
     over: bool = False
 
@@ -112,7 +112,7 @@ class Visit:
         """The end of the call of `column`: `value`, or `error_class` and `error`, perhaps with `retry`."""
         due, reading = self.calling.pop(column)
         if outcome.get("retry"):
-            self.waiting.add(column)
+            self.waiting[column] = outcome["error_class"] == "rate_limited"
         return Result(
             **_address(reading, column),
             read_change=due.read_change,
@@ -180,7 +180,7 @@ class Visit:
     def take(self, reading: Reading) -> None:
         self.reading = reading
         self.elsewhere.clear()
-        self.waiting = {id for id in self.waiting if id in reading.attempts}
+        self.waiting = {id: limited for id, limited in self.waiting.items() if limited or id in reading.attempts}
 
 
 def _address(reading: Reading, column_id: int) -> dict[str, Any]:

@@ -1,0 +1,67 @@
+"""Rows and small versions for the tests of `plan`, and what storing an answer does to a row."""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from cell_engine.plan import Blocked, Cell, Current, Due, Row, Shown, fingerprint
+from cell_engine.specs.text import Json
+from cell_engine.specs.types import ColumnType
+from cell_engine.specs.version import Column, Dependency, Mode, Version
+
+TEXT = ColumnType("text")
+
+
+def column(id: int, deps: Sequence[int] = (), *, optional: Sequence[int] = (), mode: Mode = "on_change") -> Column:
+    """Column `id`: an input without `deps`, else computed from them; those in `optional` may be missing."""
+    name = f"c{id}"
+    read = tuple(Dependency(dep, dep in optional) for dep in deps)
+    mark = blake2b(f"{name} {read}".encode(), digest_size=16).digest()
+    return Column(id, name, name, TEXT, "function" if deps else None, mode, read, 30.0, 4, {}, mark)
+
+
+def version(*columns: Column) -> Version:
+    return Version(1, 1, columns)
+
+
+def shown(row: Row, version: Version, column_id: int) -> Shown:
+    """What is stored of a column, as its dependents see it."""
+    cell = row.cells.get(column_id) or Cell()
+    if cell.user_set:
+        value = cell.user_value
+    elif version.by_id[column_id].kind is None:
+        value = row.inputs.get(column_id)
+    elif cell.error_class is not None:
+        return Shown("error")
+    else:
+        value = cell.ai_value
+    return Shown("missing") if value is None else Shown("value", value)
+
+
+def mark(row: Row, version: Version, column_id: int) -> bytes:
+    """The fingerprint of what a column would read now."""
+    column = version.by_id[column_id]
+    return fingerprint(column, [shown(row, version, dep.column) for dep in column.deps])
+
+
+def is_lacking(row: Row, version: Version, column_id: int) -> bool:
+    deps = version.by_id[column_id].deps
+    return any(not dep.optional and shown(row, version, dep.column).state != "value" for dep in deps)
+
+
+def store(row: Row, step: Due | Blocked | Current, signal: int, value: Json = None, error: str | None = None) -> None:
+    """Store what a call came to, or what a plan found without one, as finalize does; a change is numbered `signal`."""
+    cell = row.cells.setdefault(step.column.id, Cell())
+    before = (cell.error_class is None, cell.ai_value if cell.error_class is None else None)
+    cell.read_change = max(cell.read_change, step.read_change)
+    if isinstance(step, Current):
+        return
+    cell.fingerprint = step.fingerprint
+    cell.error_class = "blocked" if isinstance(step, Blocked) else error
+    if isinstance(step, Blocked):
+        cell.demanded = max(cell.demanded, step.demanded)
+    else:
+        cell.called, cell.demanded = max(cell.called, signal), 0
+        if error is None:
+            cell.ai_value = value
+    if before != (cell.error_class is None, cell.ai_value if cell.error_class is None else None) and not cell.user_set:
+        cell.change = signal

@@ -1,0 +1,161 @@
+"""Every combination of cell states, demands and calls in flight, over small DAGs, held against what a plan promises."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain, combinations, product
+
+import pytest
+
+from cell_engine.plan import Asked, Cell, Plan, Row, plan
+from cell_engine.specs.version import Version
+from tests.plan.rows import column as col
+from tests.plan.rows import is_lacking, mark, shown, version
+
+CALLED = 5
+CHAIN = version(col(1), col(2, [1]), col(3, [2]))
+DIAMOND = version(col(1), col(2, [1]), col(3, [1]), col(4, [2, 3], optional=[3]))
+BY_HAND = version(col(1), col(2, [1], mode="never"), col(3, [2], mode="cron"))
+MIXED = version(col(1), col(2, [1], mode="never"), col(3, [2], optional=[2]), col(4, [3], mode="cron"))
+
+# A cell's state, given the fingerprint of what it would read now. Without its inputs a cell cannot have been answered
+# from what it would read now, nor can it be blocked by that with them.
+ANSWERED_NOW = {"fresh", "fresh, no evidence", "error", "pinned fresh"}
+BLOCKED_NOW = {"blocked", "blocked, force remembered"}
+STATES: dict[str, Callable[[bytes], Cell]] = {
+    "empty": lambda _: Cell(),
+    "fresh": lambda now: Cell(ai_value="v", fingerprint=now, called=CALLED),
+    "fresh, no evidence": lambda now: Cell(ai_value=None, fingerprint=now, called=CALLED),
+    "stale": lambda _: Cell(ai_value="v", fingerprint=b"old", called=CALLED),
+    "error": lambda now: Cell(fingerprint=now, called=CALLED, error_class="refused"),
+    "stale error": lambda _: Cell(ai_value="v", fingerprint=b"old", called=CALLED, error_class="refused"),
+    "blocked": lambda now: Cell(fingerprint=now, error_class="blocked"),
+    "blocked, force remembered": lambda now: Cell(fingerprint=now, error_class="blocked", demanded=3),
+    "blocked before": lambda _: Cell(fingerprint=b"old", error_class="blocked", demanded=3),
+    "pinned": lambda _: Cell(user_set=True, user_value="p", fingerprint=b"old", called=CALLED),
+    "pinned fresh": lambda now: Cell(user_set=True, user_value="p", ai_value="v", fingerprint=now, called=CALLED),
+    "pinned blank": lambda _: Cell(user_set=True, user_value=None),
+}
+DEMANDS: dict[str, Asked | None] = {
+    "none": None,
+    "answered": Asked(CALLED, 0, 1),
+    "newer": Asked(CALLED + 1, 0, 1),
+    "forced, answered": Asked(CALLED, CALLED, 1),
+    "forced": Asked(CALLED + 1, CALLED + 1, 1),
+    "forced, then asked again without": Asked(CALLED + 2, CALLED + 1, 1),
+    "retry of errors": Asked(CALLED + 1, 0, 1, ("error:refused",)),
+    "forced if outdated": Asked(CALLED + 1, CALLED + 1, 1, ("outdated",)),
+}
+
+
+def rows(version: Version) -> Iterator[Row]:
+    """Every combination of states that can come about; the input is there, or not."""
+    ids = [one.id for one in version.computed]
+    for value, *states in product(["x", None], *[tuple(STATES)] * len(ids)):
+        row = Row({1: value} if value is not None else {}, change=1)
+        for id, state in zip(ids, states, strict=True):  # in dependency order: each knows what it would read
+            if state in (ANSWERED_NOW if is_lacking(row, version, id) else BLOCKED_NOW):
+                break
+            cell = STATES[state](mark(row, version, id))
+            if cell != Cell():
+                row.cells[id] = cell
+        else:
+            yield row
+
+
+def subsets(version: Version) -> list[tuple[int, ...]]:
+    ids = [one.id for one in version.computed]
+    return list(chain.from_iterable(combinations(ids, size) for size in range(len(ids) + 1)))
+
+
+def check(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: tuple[int, ...]) -> None:
+    steps = plan(row, version, asked, unsettled)
+    due = {one.column.id for one in steps.due}
+    blocked = {one.column.id for one in steps.blocked}
+    current = {one.column.id for one in steps.current}
+    told = f"{row} {asked} {unsettled} {steps}"
+    assert len(due | blocked | current) == len(steps.due) + len(steps.blocked) + len(steps.current), told
+    assert not (due | blocked | current) & set(unsettled), told
+    # what the plan has found blocked is shown as that to what reads it, in the same plan
+    view = Row(row.inputs, row.change, dict(row.cells))
+    for id in blocked:
+        view.cells[id] = replace(_cell(row, id), error_class="blocked")
+    may_move = {id for id in {*due, *unsettled} if not _cell(row, id).user_set}
+    for column in version.computed:
+        cell, request = _cell(row, column.id), asked.get(column.id)
+        deps = {dep.column for dep in column.deps}
+        now = mark(view, version, column.id)
+        stale, lacking = cell.fingerprint != now, is_lacking(view, version, column.id)
+        if request is not None and not _is_meant(request, cell, stale):
+            request = None
+        automatic = column.mode == "on_change" and not cell.user_set
+        forced = request is not None and request.forced > cell.called
+        if column.id in due:
+            one = next(one for one in steps.due if one.column.id == column.id)
+            assert not deps & may_move, f"{column.name} is due while an input may still change: {told}"
+            assert not lacking, told
+            assert one.fingerprint == now, told
+            assert one.inputs == {dep: shown(view, version, dep).value for dep in deps}, told
+            assert automatic or request is not None or cell.demanded > cell.called, told
+            assert stale or forced or cell.error_class is not None, f"{column.name} is fresh: {told}"
+        elif column.id in blocked:
+            found = next(one for one in steps.blocked if one.column.id == column.id)
+            assert lacking, told
+            assert found.fingerprint == now, told
+            assert found.demanded == (request.forced if request is not None and forced else 0), told
+        elif column.id not in unsettled and not _waits(row, version, column.id, may_move):
+            # Nothing holds it back: what is stale, or asked for and not answered, must have been found.
+            assert not (automatic and stale), f"R8: {column.name} is stale and not due: {told}"
+            assert not (request is not None and stale), f"R6: a demand for {column.name} is lost: {told}"
+            assert not forced, f"R6: a force of {column.name} is lost: {told}"
+            if request is not None and request.signal > cell.called:
+                assert cell.error_class is None, f"R6: a retry of {column.name} is lost: {told}"
+            if cell.demanded > cell.called:
+                assert lacking, f"R6: a remembered force of {column.name} is lost: {told}"
+
+
+def _is_meant(request: Asked, cell: Cell, stale: bool) -> bool:
+    if request.only_if is None:
+        return True
+    kinds = {f"error:{cell.error_class}"}
+    if cell.fingerprint is None:
+        kinds.add("empty")
+    elif stale:
+        kinds.add("outdated")
+    return bool(kinds & set(request.only_if))
+
+
+def _waits(row: Row, version: Version, column_id: int, may_move: set[int]) -> bool:
+    """Whether something above a column may still change in this visit: a pinned cell hides it."""
+    for dep in version.by_id[column_id].deps:
+        if dep.column in may_move:
+            return True
+        hides = version.by_id[dep.column].kind is None or _cell(row, dep.column).user_set
+        if not hides and _waits(row, version, dep.column, may_move):
+            return True
+    return False
+
+
+def _cell(row: Row, column_id: int) -> Cell:
+    return row.cells.get(column_id) or Cell()
+
+
+@pytest.mark.parametrize("shape", [CHAIN, BY_HAND], ids=["chain", "by hand"])
+def test_R8_every_state_demand_and_call_in_flight_of_two_cells(shape: Version) -> None:
+    for row, first, second, unsettled in product(rows(shape), DEMANDS.values(), DEMANDS.values(), subsets(shape)):
+        asked = {id: one for id, one in ((2, first), (3, second)) if one is not None}
+        check(row, shape, asked, unsettled)
+
+
+@pytest.mark.parametrize("shape", [DIAMOND, MIXED], ids=["diamond", "mixed modes"])
+@pytest.mark.parametrize("column", [2, 4])
+def test_R8_every_state_of_three_cells_and_a_demand_for_one(shape: Version, column: int) -> None:
+    for row in rows(shape):
+        for unsettled in subsets(shape):
+            check(row, shape, {}, unsettled)
+        for one in DEMANDS.values():
+            check(row, shape, {} if one is None else {column: one}, ())
+
+
+def test_a_deleted_row_has_nothing_due() -> None:
+    row = Row({1: "x"}, deleted=True)
+    assert plan(row, CHAIN, {2: Asked(9, 9, 1)}) == Plan()
