@@ -14,9 +14,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import blake2b
+from json.encoder import encode_basestring_ascii
+from typing import NamedTuple
 
 from cell_engine.specs.text import Json
-from cell_engine.specs.version import Column, Dependency, Version
+from cell_engine.specs.version import Column, Version
 
 BLOCKED = "blocked"
 
@@ -60,16 +62,14 @@ class Asked:
     only_if: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """What a dependent sees of a column: `value` when `state` is "value", else "missing" or "error"."""
 
     state: str
     value: Json = None
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(NamedTuple):
     """A call to make: what it reads, and the numbers that are stored with its answer."""
 
     column: Column
@@ -111,10 +111,9 @@ def fingerprint(column: Column, shown: Collection[Shown]) -> bytes:
     Equal inputs under an equal definition have equal fingerprints, in any row and any collection.
     """
     digest = blake2b(column.hash, digest_size=16)
-    for one in shown:
-        text = "" if one.state != "value" else _canonical(one.value)
-        digest.update(f"{one.state}:{len(text)}:".encode())
-        digest.update(text.encode())
+    for state, value in shown:
+        text = "" if state != "value" else _canonical(value)
+        digest.update(f"{state}:{len(text)}:{text}".encode())
     return digest.digest()
 
 
@@ -141,7 +140,7 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
         remembered = cell.demanded > cell.called  # a force that found its inputs missing
         if not (automatic or request is not None or remembered):
             continue
-        if any(dep.column in moving for dep in column.deps):
+        if moving and any(dep.column in moving for dep in column.deps):
             if not cell.user_set:
                 moving.add(column.id)
             continue
@@ -154,7 +153,7 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
                 continue
         # Answered is what a call newer than the demand has answered, under the definition there is now.
         wanted = request is not None and (stale or request.signal > cell.called)
-        read_change = max((_change(row, dep) for dep in column.deps), default=0)
+        read_change = _read_change(row, column)
         lacking = _lacking(column, shown, version)
         if lacking:
             stuck.add(column.id)
@@ -192,7 +191,12 @@ def matches(only_if: Collection[str] | None, cell: Cell, stale: bool) -> bool:
 
 def _canonical(value: Json) -> str:
     """One text for one value as the database compares it: keys sorted, and 1, 1.0 and 1e0 the same number."""
-    return json.dumps(_integral(value), sort_keys=True, separators=(",", ":"))
+    if isinstance(value, str):
+        return encode_basestring_ascii(value)  # what the encoder comes to, without its detours
+    return _ENCODER.encode(_integral(value))
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def _integral(value: Json) -> Json:
@@ -213,21 +217,30 @@ def _shown(row: Row, column: Column, stuck: Collection[int]) -> Shown:
     elif column.kind is None:
         value = row.inputs.get(column.id)
     elif column.id in stuck or (cell is not None and cell.error_class is not None):
-        return Shown("error")
+        return _ERROR
     else:
         value = cell.ai_value if cell is not None else None
-    return Shown("missing") if value is None else Shown("value", value)
+    return _MISSING if value is None else Shown("value", value)
 
 
-def _change(row: Row, dep: Dependency) -> int:
-    cell = row.cells.get(dep.column)
-    return max(row.change, cell.change if cell is not None else 0)
+_ERROR = Shown("error")
+_MISSING = Shown("missing")
+
+
+def _read_change(row: Row, column: Column) -> int:
+    """The highest change number among what a column reads; a loaded input changes with its row."""
+    highest = row.change if column.deps else 0
+    for dep in column.deps:
+        cell = row.cells.get(dep.column)
+        if cell is not None and cell.change > highest:
+            highest = cell.change
+    return highest
 
 
 def _lacking(column: Column, shown: Collection[Shown], version: Version) -> str:
     """The first required input that is at rest without a value, said for people; empty when none is."""
-    for dep, one in zip(column.deps, shown, strict=True):
-        if not dep.optional and one.state != "value":
+    for dep, (state, _) in zip(column.deps, shown, strict=True):
+        if state != "value" and not dep.optional:
             name = version.by_id[dep.column].name
-            return f"required input {name!r} is {'missing' if one.state == 'missing' else 'in error or blocked'}"
+            return f"required input {name!r} is {'missing' if state == 'missing' else 'in error or blocked'}"
     return ""

@@ -38,8 +38,8 @@ MESSAGE_CHARACTERS = 500
 class Call:
     """One cell to compute.
 
-    ``inputs`` and ``names`` are by id of the columns read; an input of None is optional and absent. ``names`` is what
-    a prompt and a function call them: their keys, so that a rename changes neither. ``collection`` is
+    ``inputs`` are by id of the columns read; one of None is optional and absent. ``names`` is what a prompt and a
+    function call columns, by id: their keys, so that a rename changes neither. ``collection`` is
     "namespace/name". ``deadline`` is the time for all of it, in seconds. ``idempotency_key`` is the same whenever
     the same demand is computed again, because a call may be repeated after a crash.
     """

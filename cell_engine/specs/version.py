@@ -104,6 +104,19 @@ class Version:
         return {column.name: column for column in self.columns}
 
     @cached_property
+    def keys(self) -> dict[int, str]:
+        """What prompts and functions call the columns, by id."""
+        return {column.id: column.key for column in self.columns}
+
+    @cached_property
+    def readers(self) -> dict[int, tuple[Column, ...]]:
+        """The columns that read each column directly, by its id."""
+        return {
+            source.id: tuple(one for one in self.columns if any(dep.column == source.id for dep in one.deps))
+            for source in self.columns
+        }
+
+    @cached_property
     def input_columns(self) -> tuple[Column, ...]:
         return tuple(column for column in self.columns if column.kind is None)
 

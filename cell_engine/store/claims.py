@@ -8,31 +8,29 @@ asynchronously: a lost claim is only claimed again, since its token loses every 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from cell_engine.plan import Asked, Cell, Row
+from cell_engine.store.arrays import numbers
 from cell_engine.store.database import Connection, run
+from cell_engine.store.sweeping import sweep
 
 WAKE_LIMIT = 1000
-WINDOW_ROWS = 20_000
-SWEEP_WINDOWS = 10
 
 
 class WorkerEndedError(Exception):
     """The janitor has ended this worker: its lease ran out. It may claim no more under this id."""
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """What a visit must show to change anything: the worker's start and its claim counter (R2)."""
 
     worker_id: UUID
     claim: int
 
 
-@dataclass(frozen=True, slots=True)
-class RowKey:
+class RowKey(NamedTuple):
     collection_id: int
     row_id: int
 
@@ -154,9 +152,11 @@ def _take(connection: Connection, token: Token, lanes: Sequence[Any]) -> Claimed
                     slots=[lane.queued for lane in queued],
                 )
             )
-        for lane in lanes:
-            if lane.swept:
-                keys += _sweep(connection, token, lane, claimed)
+        sweeping = [lane for lane in lanes if lane.swept]
+        if sweeping:
+            swept = sweep(connection, token.worker_id, token.claim, sweeping)
+            keys += [RowKey(*key) for key in swept.rows]
+            claimed.swept = swept.dispatches
         unused: Counter[int] = Counter()
         for lane in lanes:
             unused[lane.collection_id] += lane.queued + lane.swept
@@ -164,71 +164,6 @@ def _take(connection: Connection, token: Token, lanes: Sequence[Any]) -> Claimed
         give_back(connection, token.worker_id, unused)
         claimed.visits = read(connection, token.worker_id, [(key, token.claim) for key in keys])
     return claimed
-
-
-def _sweep(connection: Connection, token: Token, lane: Any, claimed: Claimed) -> list[RowKey]:
-    """The next rows of the lane's oldest open sweep, as work of this worker.
-
-    A sweep whose only rows left are held by somebody does not keep the ones behind it waiting. One that is limited to
-    some cells examines a few windows before it gives up for this time.
-    """
-    after = 0
-    for _ in range(SWEEP_WINDOWS):
-        window = run(
-            connection,
-            "sweep_window",
-            collection_id=lane.collection_id,
-            job_type=lane.job_type,
-            slots=lane.swept,
-            after=after,
-            window=WINDOW_ROWS,
-        ).fetchall()
-        if not window:
-            return []
-        started = _walk(connection, token, lane.collection_id, window, claimed)
-        if started or any(one.locked for one in window):
-            return started
-        if any(one.row_id is not None for one in window):
-            after = window[0].sweep_id
-    return []
-
-
-def _walk(
-    connection: Connection, token: Token, collection_id: int, window: Sequence[Any], claimed: Claimed
-) -> list[RowKey]:
-    """A window of a sweep: its locked rows become work, the others holes, and the cursor passes them all."""
-    sweep_id, cursor = window[0].sweep_id, window[0].cursor
-    chosen = [one.row_id for one in window if one.row_id is not None]
-    locked = [one.row_id for one in window if one.locked]
-    met = {one.row_id: one.state for one in run(connection, "lock_work_skip", collection_id=collection_id, rows=locked)}
-    fresh = [row_id for row_id in locked if row_id not in met]
-    raised = [row_id for row_id, state in met.items() if state is not None]
-    if raised:
-        displaced = run(connection, "demand_raise", dispatch_id=window[0].dispatch_id, rows=raised, priority="sweep")
-        claimed.swept += [one.owner for one in displaced]
-    started = _keys(
-        run(
-            connection,
-            "sweep_start",
-            sweep_id=sweep_id,
-            worker_id=token.worker_id,
-            claim=token.claim,
-            fresh=fresh,
-            queued=[row_id for row_id, state in met.items() if state == "queued"],
-        )
-    )
-    passed = {*fresh, *raised}
-    advanced = run(
-        connection,
-        "sweep_advance",
-        sweep_id=sweep_id,
-        cursor=cursor,
-        taken=list(passed),
-        missed=[row_id for row_id in chosen if row_id not in passed],
-    ).fetchone()
-    if advanced is not None and advanced.closed:
-        claimed.swept.append(advanced.dispatch_id)
-    return started
 
 
 def widen(connection: Connection, worker_id: UUID, visits: Sequence[tuple[RowKey, int]]) -> list[tuple[RowKey, int]]:
@@ -291,7 +226,18 @@ def read(connection: Connection, worker_id: UUID, visits: Sequence[tuple[RowKey,
     """What visits plan with, read now; a visit that is no longer this worker's is left out."""
     if not visits:
         return []
-    return [_reading(worker_id, one) for one in run(connection, "read_visits", worker_id=worker_id, **_columns(visits))]
+    keys = _columns(visits)
+    readings = {
+        (one.collection_id, one.row_id): _reading(worker_id, one)
+        for one in run(connection, "read_visits", worker_id=worker_id, **keys)
+    }
+    for collection_id, row_id, column_id, *cell in run(
+        connection, "read_cells", collections=keys["collections"], rows=keys["rows"]
+    ):
+        reading = readings.get((collection_id, row_id))
+        if reading is not None:
+            reading.row.cells[column_id] = Cell(*cell)
+    return list(readings.values())
 
 
 def dirty(connection: Connection, worker_id: UUID) -> list[tuple[RowKey, int]]:
@@ -326,11 +272,11 @@ def _keys(found: Iterable[Any]) -> list[RowKey]:
     return [RowKey(one.collection_id, one.row_id) for one in found]
 
 
-def _columns(visits: Sequence[tuple[RowKey, int]]) -> dict[str, list[int]]:
+def _columns(visits: Sequence[tuple[RowKey, int]]) -> dict[str, str]:
     return {
-        "collections": [key.collection_id for key, _ in visits],
-        "rows": [key.row_id for key, _ in visits],
-        "claims": [claim_number for _, claim_number in visits],
+        "collections": numbers([key.collection_id for key, _ in visits]),
+        "rows": numbers([key.row_id for key, _ in visits]),
+        "claims": numbers([claim_number for _, claim_number in visits]),
     }
 
 
@@ -343,14 +289,13 @@ def _reading(worker_id: UUID, one: Any) -> Reading:
         signal=one.signal,
         raised=one.raised,
         dispatch_id=one.dispatch_id,
-        asked={int(column): _asked(value) for column, value in one.demand.items()},
-        attempts={int(column): count for column, count in one.attempts.items()},
+        asked={int(column): _asked(value) for column, value in one.demand.items()} if one.demand else {},
+        attempts={int(column): count for column, count in one.attempts.items()} if one.attempts else {},
         version=one.version,
         batch_id=one.batch_id,
         row=Row(
             inputs={int(column): value for column, value in one.inputs.items()},
             change=one.change,
-            cells={cell[0]: _cell(cell) for cell in one.cells or ()},
             deleted=one.deleted,
         ),
     )
@@ -361,18 +306,3 @@ def _asked(value: Sequence[Any]) -> Asked:
     signal, forced, dispatch, *conditions = value
     only_if = conditions[0] if conditions else None
     return Asked(signal, forced, dispatch, None if only_if is None else tuple(only_if))
-
-
-def _cell(cell: Sequence[Any]) -> Cell:
-    _, user_set, user_value, ai_value, mark_, called, demanded, change, read_change, error_class = cell
-    return Cell(
-        user_set=user_set,
-        user_value=user_value,
-        ai_value=ai_value,
-        fingerprint=None if mark_ is None else bytes.fromhex(mark_),
-        called=called,
-        demanded=demanded,
-        change=change,
-        read_change=read_change,
-        error_class=error_class,
-    )

@@ -4,17 +4,18 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 from cell_engine.specs.text import Json
+from cell_engine.store.arrays import numbers, texts
 from cell_engine.store.claims import Reading, RowKey, Token, read
 from cell_engine.store.database import Connection, run
 
 Ending = Literal["done", "delay", "hand_over", "defer", "hand_back"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Result:
     """The end of one call, or what a plan found without one.
 
@@ -44,7 +45,7 @@ class Result:
     tokens_out: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Release:
     """The end of a visit that had planned with `signal`, when demand had come `raised` times.
 
@@ -62,16 +63,14 @@ class Release:
     answered: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """Whether the result won its compare-and-swap, and the change number its cell now has (0 where none moved)."""
 
     won: bool
     change: int
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(NamedTuple):
     """`kept` comes with a fresh reading: there is newer demand, and the visit goes on."""
 
     outcome: Literal["released", "kept", "lost"]
@@ -129,44 +128,47 @@ def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], d
         "finalize_cells",
         worker_id=worker_id,
         **_keys([one.key for one in results]),
-        claims=[one.token.claim for one in results],
-        columns=[one.column_id for one in results],
-        signals=[one.signal for one in results],
-        calls=[one.call for one in results],
-        retries=[one.retry for one in results],
-        leavings=[one.leaving for one in results],
-        values=[None if one.value is None else json.dumps(one.value, ensure_ascii=False) for one in results],
-        error_classes=[one.error_class for one in results],
-        errors=[one.error for one in results],
-        fingerprints=[one.fingerprint for one in results],
-        read_changes=[one.read_change for one in results],
-        demanded=[one.demanded for one in results],
-        versions=[one.version for one in results],
-        models=[one.model for one in results],
-        tokens_in=[one.tokens_in for one in results],
-        tokens_out=[one.tokens_out for one in results],
-        dispatches=[one.dispatch_id for one in results],
-        batches=[one.batch_id for one in results],
+        claims=numbers([one.token.claim for one in results]),
+        columns=numbers([one.column_id for one in results]),
+        signals=numbers([one.signal for one in results]),
+        calls=numbers([one.call for one in results]),
+        retries=numbers([one.retry for one in results]),
+        leavings=numbers([one.leaving for one in results]),
+        values=texts([None if one.value is None else _ENCODER.encode(one.value) for one in results]),
+        error_classes=texts([one.error_class for one in results]),
+        errors=texts([one.error for one in results]),
+        fingerprints=texts([None if one.fingerprint is None else f"\\x{one.fingerprint.hex()}" for one in results]),
+        read_changes=numbers([one.read_change for one in results]),
+        demanded=numbers([one.demanded for one in results]),
+        versions=numbers([one.version for one in results]),
+        models=texts([one.model for one in results]),
+        tokens_in=numbers([one.tokens_in for one in results]),
+        tokens_out=numbers([one.tokens_out for one in results]),
+        dispatches=numbers([one.dispatch_id for one in results]),
+        batches=numbers([one.batch_id for one in results]),
     ).fetchall()
     dispatches |= {one.met for one in stored if one.met is not None}
     return [Stored(one.won, one.change or 0) for one in stored]
 
 
-def _release_columns(releases: Sequence[Release], results: Sequence[Result]) -> dict[str, list[object]]:
+def _release_columns(releases: Sequence[Release], results: Sequence[Result]) -> dict[str, str]:
     # An answer meets the demand that its call had planned with, which may be less than the visit's last.
     signals = {(result.key, result.column_id): result.signal for result in results}
     answered = [{column: signals.get((one.key, column), 0) for column in one.answered} for one in releases]
     return {
         **_keys([one.key for one in releases]),
-        "claims": [one.token.claim for one in releases],
-        "signals": [one.signal for one in releases],
-        "raised": [one.raised for one in releases],
-        "ends": [one.ending for one in releases],
-        "seconds": [one.seconds for one in releases],
-        "job_types": [one.job_type for one in releases],
-        "answered": [json.dumps(columns) for columns in answered],
+        "claims": numbers([one.token.claim for one in releases]),
+        "signals": numbers([one.signal for one in releases]),
+        "raised": numbers([one.raised for one in releases]),
+        "ends": texts([one.ending for one in releases]),
+        "seconds": numbers([one.seconds for one in releases]),
+        "job_types": texts([one.job_type for one in releases]),
+        "answered": texts([_ENCODER.encode(columns) for columns in answered]),
     }
 
 
-def _keys(keys: Sequence[RowKey]) -> dict[str, list[object]]:
-    return {"collections": [key.collection_id for key in keys], "rows": [key.row_id for key in keys]}
+def _keys(keys: Sequence[RowKey]) -> dict[str, str]:
+    return {"collections": numbers([key[0] for key in keys]), "rows": numbers([key[1] for key in keys])}
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False)  # one for all: `json.dumps` makes one for each value

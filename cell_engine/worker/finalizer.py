@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -18,7 +18,7 @@ import psycopg
 from cell_engine.log import get_logger
 from cell_engine.store.claims import Reading, RowKey, recover, reread
 from cell_engine.store.database import Connection
-from cell_engine.store.results import Release, Released, Result, Stored, end_dispatches, flush
+from cell_engine.store.results import Ending, Release, Released, Result, Stored, end_dispatches, flush
 from cell_engine.worker.link import Link
 
 FLUSH_ENTRIES = 500
@@ -40,40 +40,63 @@ class Answered:
     reading: Reading | None = None
 
 
+class Submitter(Protocol):
+    """Who submits: what it is known by, and how it is told. It submits one thing at a time, so it is told in order."""
+
+    identity: tuple[RowKey, int]
+
+    @property
+    def reading(self) -> Reading: ...
+
+    async def give_up(self, ending: Ending, seconds: float | None = None) -> None: ...
+
+    def stored(self, entry: "Entry", answer: Answered) -> None: ...
+
+
 @dataclass(slots=True)
 class Entry:
     """What one visit submits at once. `reread` asks for a reading that holds whatever was stored before it."""
 
+    visit: Submitter
     worker_id: UUID
     results: list[Result]
     release: Release | None
-    reread: tuple[RowKey, int] | None
-    future: "asyncio.Future[Answered]"
+    reread: bool
+
+
+class Host(Protocol):
+    """What the finalizer needs of its worker."""
+
+    def visits_open(self) -> int:
+        """How many visits may still submit something."""
+
+    async def learn(self, reading: Reading, link: Link) -> None:
+        """Know the version that a reading is to be planned with, however long the server is away."""
+
+    def deliver(self, entry: Entry, outcome: Answered | psycopg.Error) -> None: ...
 
 
 class Finalizer:
     """The one writer of a worker's answers, so that what a visit stores and what it reads afterwards are in order."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, host: Host) -> None:
         self._link = link
+        self._host = host
         self._freed: dict[UUID, Counter[int]] = {}
         self._unsure: set[UUID] = set()
         self._entries: deque[Entry] = deque()
         self._arrived = asyncio.Event()
         self._closing = False
 
-    async def submit(
-        self,
-        worker_id: UUID,
-        results: list[Result],
-        release: Release | None = None,
-        reread: tuple[RowKey, int] | None = None,
-    ) -> Answered:
-        """Store a visit's results, then its release, in one transaction; returns when it has committed."""
-        entry = Entry(worker_id, results, release, reread, asyncio.get_running_loop().create_future())
+    def submit(self, entry: Entry) -> None:
+        """Store a visit's results, then its release, in one transaction; its worker delivers when it has committed."""
         self._entries.append(entry)
-        self._arrived.set()
-        return await entry.future
+        if len(self._entries) == 1 or self._is_batch():
+            self._arrived.set()
+
+    def _is_batch(self) -> bool:
+        """Whether there is nothing to wait for: a full batch, or all that there can be."""
+        return len(self._entries) >= min(FLUSH_ENTRIES, self._host.visits_open())
 
     def take_freed(self, worker_id: UUID) -> Counter[int]:
         """The slots, by collection id, that have come free since the last call: the next claim gives them back."""
@@ -101,11 +124,15 @@ class Finalizer:
     async def run(self) -> None:
         while self._entries or not self._closing:
             await self._arrived.wait()
-            if len(self._entries) < FLUSH_ENTRIES and not self._closing:
-                await asyncio.sleep(FLUSH_SECONDS)
-            batch = [self._entries.popleft() for _ in range(min(FLUSH_ENTRIES, len(self._entries)))]
-            if not self._entries and not self._closing:
+            self._arrived.clear()
+            if not self._is_batch() and not self._closing:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(FLUSH_SECONDS):
+                        await self._arrived.wait()
                 self._arrived.clear()
+            batch = [self._entries.popleft() for _ in range(min(FLUSH_ENTRIES, len(self._entries)))]
+            if self._entries or self._closing:
+                self._arrived.set()
             # A worker that was ended and started afresh has two ids for a while.
             for worker_id in {entry.worker_id for entry in batch}:
                 await self._store(worker_id, [entry for entry in batch if entry.worker_id == worker_id])
@@ -123,18 +150,19 @@ class Finalizer:
             with suppress(psycopg.OperationalError):  # the janitor ends them, too
                 await self._link.call(end_dispatches, list(flushed.dispatches))
         # Apart from the flush: were it tried again for the reading's sake, everything would be stored twice.
-        wanted = [entry.reread for entry in entries if entry.reread is not None]
+        wanted = [entry.visit.identity for entry in entries if entry.reread]
         found = await self._patiently(None, reread, worker_id, wanted) if wanted else []
         readings = {(one.key, one.token.claim): one for one in found}
         stored, released = iter(flushed.stored), iter(flushed.released)
+        for reading in (*found, *(one.reading for one in flushed.released if one.reading is not None)):
+            await self._host.learn(reading, self._link)
         for entry in entries:
             answer = Answered(
                 [next(stored) for _ in entry.results],
                 next(released) if entry.release is not None else None,
-                readings.get(entry.reread) if entry.reread is not None else None,
+                readings.get(entry.visit.identity) if entry.reread else None,
             )
-            if not entry.future.done():
-                entry.future.set_result(answer)
+            self._host.deliver(entry, answer)
 
     async def _patiently(
         self,
@@ -165,7 +193,7 @@ class Finalizer:
             return
         (entry,) = entries
         if not any(result.value is not None for result in entry.results):
-            entry.future.set_exception(error)
+            self._host.deliver(entry, error)
             return
         log.warning("the database cannot store an answer", row=entry.results[0].key.row_id, error=str(error).strip())
         reason = f"the database cannot store the answer: {str(error).splitlines()[0]}"

@@ -3,22 +3,24 @@
 An edit during the visit never cancels a call: its answer is stored with the fingerprint of what it read, and the next
 plan finds the cell due again. The visit learns of new demand from the worker's poll and plans at once, beside the calls
 in flight.
+
+A visit is no task of its own: it is advanced when something has happened to it (a call ended, what it stored is stored,
+news, a slot). A task and a future for each of a few thousand visits a second cost more than all that they do.
 """
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Protocol, TypedDict
+from dataclasses import dataclass
+from typing import Protocol
 
 from cell_engine.kinds.base import RETRYABLE, Call, Failure, Kind, Outcome
 from cell_engine.log import get_logger
 from cell_engine.plan import BLOCKED, Blocked, Cell, Current, Due, Plan, plan
 from cell_engine.specs.version import Version
-from cell_engine.store.claims import Reading, RowKey, Token
+from cell_engine.store.claims import Reading, RowKey
 from cell_engine.store.results import Ending, Release, Result, Stored
-from cell_engine.worker.finalizer import Answered
+from cell_engine.worker.finalizer import Answered, Entry
 
 ROUNDS = 3
 """No cell is called more often in one visit: a storm of edits costs a bounded rate, and still converges."""
@@ -37,11 +39,17 @@ class Host(Protocol):
 
     def version(self, collection_id: int, number: int) -> Version: ...
 
-    async def submit(
+    def submit(
         self, visit: "Visit", results: list[Result], release: Release | None = None, *, reread: bool = False
-    ) -> Answered: ...
+    ) -> None:
+        """Store, and tell the visit by `stored`."""
+
+    def advance_soon(self, visit: "Visit") -> None: ...
 
     def want_slot(self, visit: "Visit") -> None: ...
+
+    def forget(self, visit: "Visit") -> None:
+        """It is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +71,48 @@ class Calling:
 
 
 class Visit:
-    """The state of one visit. `slots` is how many calls it may have side by side."""
+    """The state of one visit. `slots` is how many calls it may have side by side.
+
+    It has one thing stored at a time: meanwhile `_storing` is set, and what happens waits.
+    """
+
+    __slots__ = (
+        "_collection",
+        "_elsewhere",
+        "_given_up",
+        "_held_back",
+        "_host",
+        "_is_lost",
+        "_news",
+        "_reading",
+        "_rounds",
+        "_spent",
+        "_storing",
+        "_waiting",
+        "calling",
+        "identity",
+        "slots",
+        "wants_slot",
+    )
 
     def __init__(self, host: Host, reading: Reading, collection: str) -> None:
         self.slots = 1
         self.calling: dict[int, Calling] = {}
+        self.identity: tuple[RowKey, int] = (reading.key, reading.token.claim)
+        """What the worker knows it by: its row, and the claim that brought it."""
+        self.wants_slot = False
         self._host = host
         self._reading = reading
         self._collection = collection
         self._waiting: dict[int, Wait] = {}  # failed columns that will be tried again
         self._elsewhere: dict[int, str] = {}  # due columns of other pools: their job type
         self._spent: set[int] = set()
-        self._rounds: Counter[int] = Counter()
+        self._rounds: dict[int, int] = {}  # calls made, by column
+        self._held_back = False  # the last plan found calls that there was no slot for
         self._news = False
-        self.wants_slot = False
-        self._woken: asyncio.Event = asyncio.Event()
-
-    @property
-    def identity(self) -> tuple[RowKey, int]:
-        """What the worker knows it by: its row, and the claim that brought it."""
-        return self._reading.key, self._reading.token.claim
+        self._storing = False
+        self._is_lost = False
+        self._given_up = False
 
     @property
     def reading(self) -> Reading:
@@ -91,40 +121,66 @@ class Visit:
     def tell_news(self) -> None:
         """New demand has come for the row."""
         self._news = True
-        self._woken.set()
+        self._host.advance_soon(self)
 
     def give_slot(self) -> None:
         self.slots += 1
         self.wants_slot = False
-        self._woken.set()
+        self._host.advance_soon(self)
 
-    async def run(self) -> None:
-        """Returns when the row is released, or another worker's."""
-        while True:
-            if self._news and not await self._reread():
+    def advance(self) -> None:
+        """Go on as far as there is anything to do now."""
+        if self._storing or self._given_up:
+            return
+        if self._is_lost:
+            self._book_what_is_left()
+            return
+        if self.calling:
+            ended = [one for one in self.calling.values() if one.task.done()]
+            if ended:
+                self._collect(ended)
                 return
-            steps = self._plan()
-            found = [*map(self._found, steps.blocked), *map(self._found, steps.current)]
-            if found:
-                if not await self._store(found):
-                    return
-                continue
-            if not self.calling:
-                answer = await self._host.submit(self, [], self._release(()))
-                if not self._goes_on(answer):
-                    return
-                continue
-            await self._woken.wait()
-            self._woken.clear()
-            if not await self._collect():
+        if self._news:
+            self._news = False
+            self._submit([], reread=True)
+            return
+        steps = self._plan()
+        if steps.blocked or steps.current:
+            self._submit([*map(self._found, steps.blocked), *map(self._found, steps.current)])
+        elif not self.calling:
+            self._submit([], self._release(()))
+
+    def stored(self, entry: Entry, answer: Answered) -> None:
+        """What the visit had submitted last is stored, as `entry` says now: the database may have refused a value."""
+        self._storing = False
+        if self._given_up or self._is_lost:
+            self._host.forget(self)
+            return
+        if not all(one.won for one in answer.stored):
+            self._lose()
+            return
+        if answer.released is not None:
+            if answer.released.reading is None:
+                self._host.forget(self)
                 return
+            self._take(answer.released.reading)
+        elif entry.reread:
+            if answer.reading is None:
+                self._lose()
+                return
+            self._take(answer.reading)
+        else:
+            for result, stored in zip(entry.results, answer.stored, strict=True):
+                self._apply(result, stored)
+        self.advance()
 
     async def give_up(self, ending: Ending, seconds: float | None = None) -> None:
         """The worker is stopping, or something went wrong that is not the row's fault: it goes back with its demand."""
+        self._given_up = True
         for calling in self.calling.values():
             calling.task.cancel()
         await asyncio.gather(*(calling.task for calling in self.calling.values()), return_exceptions=True)
-        await self._host.submit(self, [], self._end(ending, seconds))
+        self._host.submit(self, [], self._end(ending, seconds))
 
     # ---- plan and call
 
@@ -133,17 +189,20 @@ class Visit:
         reading = self._reading
         version = self._host.version(reading.key.collection_id, reading.version)
         steps = plan(reading.row, version, reading.asked, self._unsettled())
+        self._held_back = False
         for due in steps.due:
             column = due.column
             if column.job_type not in self._host.kinds:
                 self._elsewhere[column.id] = column.job_type
-            elif self._rounds[column.id] >= ROUNDS:
+            elif self._rounds.get(column.id, 0) >= ROUNDS:
                 self._spent.add(column.id)
             elif len(self.calling) < self.slots:
                 self._call(due, version)
-            elif reading.priority == "edit" and not self.wants_slot:
-                self.wants_slot = True
-                self._host.want_slot(self)
+            else:
+                self._held_back = True
+                if reading.priority == "edit" and not self.wants_slot:
+                    self.wants_slot = True
+                    self._host.want_slot(self)
         return steps
 
     def _unsettled(self) -> set[int]:
@@ -151,60 +210,73 @@ class Visit:
 
     def _call(self, due: Due, version: Version) -> None:
         column, reading = due.column, self._reading
-        self._rounds[column.id] += 1
+        self._rounds[column.id] = self._rounds.get(column.id, 0) + 1
         asked = reading.asked.get(column.id)
+        forced = asked.forced if asked is not None else 0
+        key = reading.key
         call = Call(
             column=column,
             inputs=due.inputs,
-            names={id: version.by_id[id].key for id in due.inputs},
+            names=version.keys,
             collection=self._collection,
-            row_id=reading.key.row_id,
-            idempotency_key=":".join(
-                map(
-                    str,
-                    (
-                        reading.key.collection_id,
-                        reading.key.row_id,
-                        column.id,
-                        due.fingerprint.hex(),
-                        asked.forced if asked is not None else 0,
-                    ),
-                )
-            ),
+            row_id=key.row_id,
+            idempotency_key=f"{key.collection_id}:{key.row_id}:{column.id}:{due.fingerprint.hex()}:{forced}",
             deadline=column.timeout,
         )
-        task = asyncio.create_task(self._host.kinds[column.job_type].compute(call))
-        task.add_done_callback(lambda _: self._woken.set())
-        self.calling[column.id] = Calling(due, reading, asyncio.get_running_loop().time(), task)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._host.kinds[column.job_type].compute(call))
+        task.add_done_callback(self._call_ended)
+        self.calling[column.id] = Calling(due, reading, loop.time(), task)
 
-    async def _collect(self) -> bool:
-        """Store the calls that have ended; with the release, if nothing follows from them. False: the visit is over."""
-        ended = [self.calling.pop(id) for id, calling in list(self.calling.items()) if calling.task.done()]
-        if not ended:
-            return True
-        results = [self._result(calling) for calling in ended]
+    def _call_ended(self, _: "asyncio.Task[Outcome]") -> None:
+        # Not at once: calls that end together are stored together.
+        self._host.advance_soon(self)
+
+    def _collect(self, ended: list[Calling]) -> None:
+        """Store the calls that have ended; with the release, if nothing follows from them."""
+        for one in ended:
+            del self.calling[one.due.column.id]
+        results = [self._result(one) for one in ended]
         release = None
-        if not self.calling and not self._news and self._nothing_follows(results):
-            answered = tuple(result.column_id for result in results if not result.retry)
-            release = self._release(answered)
-            results = [_leaving(result) for result in results]
-        return await self._store(results, release)
+        if not self.calling and not self._news and self._nothing_follows(ended, results):
+            release = self._release(tuple(result.column_id for result in results if not result.retry))
+            for result in results:
+                # Released in the same batch, except one whose failed attempt has to be kept.
+                result.leaving = not result.retry
+        self._submit(results, release)
 
-    def _nothing_follows(self, results: list[Result]) -> bool:
-        """Whether a plan with these results in place would start or find anything more."""
-        row = self._reading.row
+    def _nothing_follows(self, ended: list[Calling], results: list[Result]) -> bool:
+        """Whether a plan with these results in place would start or find anything more; in doubt, no."""
+        reading = self._reading
+        version = self._host.version(reading.key.collection_id, reading.version)
+        cells = reading.row.cells
+        # Most answers are judged without a plan. If the last one's calls are all here, made with this very reading,
+        # then what nobody reads leads to nothing, and what is read and has changed leads on: a plan will see where to.
+        if not self._held_back and all(one.reading is reading for one in ended):
+            readers = [reader for result in results for reader in version.readers[result.column_id]]
+            if not readers:
+                return True
+            changed = {
+                result.column_id
+                for result in results
+                if not result.retry
+                and (result.error_class or result.value != (cells.get(result.column_id) or Cell()).ai_value)
+            }
+            if any(
+                reader.mode == "on_change" and any(dep.column in changed for dep in reader.deps) for reader in readers
+            ):
+                return False
         asked = {
             id: one
-            for id, one in self._reading.asked.items()
+            for id, one in reading.asked.items()
             if not any(result.column_id == id and one.signal <= result.signal for result in results)
         }
-        cells = dict(row.cells)
+        after = dict(cells)
         for result in results:
             if not result.retry:
-                cells[result.column_id] = _cell_after(row.cells.get(result.column_id), result, 0)
-        after = type(row)(row.inputs, row.change, cells, row.deleted)
-        version = self._host.version(self._reading.key.collection_id, self._reading.version)
-        steps = plan(after, version, asked, self._unsettled())
+                after[result.column_id] = _cell_after(cells.get(result.column_id), result, 0)
+        row = reading.row
+        steps = plan(type(row)(row.inputs, row.change, after, row.deleted), version, asked, self._unsettled())
         return not (steps.due or steps.blocked or steps.current)
 
     # ---- what calls and plans come to
@@ -212,38 +284,33 @@ class Visit:
     def _result(self, calling: Calling) -> Result:
         due, reading = calling.due, calling.reading
         outcome = _outcome(calling.task)
-        result = Result(
-            **_address(reading, due.column.id),
-            read_change=due.read_change,
-            fingerprint=due.fingerprint,
-            model=outcome.model,
-            tokens_in=outcome.tokens_in,
-            tokens_out=outcome.tokens_out,
-        )
+        result = _addressed(reading, due.column.id, due.read_change)
+        result.fingerprint = due.fingerprint
+        result.model = outcome.model
+        result.tokens_in = outcome.tokens_in
+        result.tokens_out = outcome.tokens_out
         if not isinstance(outcome, Failure):
-            return replace(result, value=outcome.value)
+            result.value = outcome.value
+            return result
         failed = 1 + self._reading.attempts.get(due.column.id, 0)
-        retry = outcome.error_class == "rate_limited" or (
-            outcome.error_class in RETRYABLE and failed < due.column.attempts
-        )
-        if retry:
-            limited = outcome.error_class == "rate_limited"
+        limited = outcome.error_class == "rate_limited"
+        result.retry = limited or (outcome.error_class in RETRYABLE and failed < due.column.attempts)
+        if result.retry:
             self._waiting[due.column.id] = Wait(_pause(failed, outcome.retry_after), limited)
-        error = outcome.message or outcome.error_class
-        return replace(result, retry=retry, error_class=outcome.error_class, error=error)
+        result.error_class = outcome.error_class
+        result.error = outcome.message or outcome.error_class
+        return result
 
     def _found(self, step: Blocked | Current) -> Result:
         """What a plan found without a call."""
-        result = Result(**_address(self._reading, step.column.id), read_change=step.read_change, call=False)
-        if isinstance(step, Current):
-            return result
-        return replace(
-            result,
-            fingerprint=step.fingerprint,
-            error_class=BLOCKED,
-            error=step.reason,
-            demanded=step.demanded,
-        )
+        result = _addressed(self._reading, step.column.id, step.read_change)
+        result.call = False
+        if isinstance(step, Blocked):
+            result.fingerprint = step.fingerprint
+            result.error_class = BLOCKED
+            result.error = step.reason
+            result.demanded = step.demanded
+        return result
 
     def _release(self, answered: tuple[int, ...]) -> Release:
         """How the visit ends, now that nothing more is due in it."""
@@ -253,32 +320,37 @@ class Visit:
             return self._end("defer", STORM_SECONDS, answered)
         if self._elsewhere:
             # With what failed here still resting, the other pool waits as long: it would hand the row straight back.
-            return replace(self._end("hand_over", seconds, answered), job_type=next(iter(self._elsewhere.values())))
+            return self._end("hand_over", seconds, answered, next(iter(self._elsewhere.values())))
         if seconds is not None:
             return self._end("delay", seconds, answered)
         return self._end("done", None, answered)
 
-    def _end(self, ending: Ending, seconds: float | None = None, answered: tuple[int, ...] = ()) -> Release:
+    def _end(
+        self, ending: Ending, seconds: float | None = None, answered: tuple[int, ...] = (), job_type: str | None = None
+    ) -> Release:
         reading = self._reading
-        return Release(reading.key, reading.token, reading.signal, reading.raised, ending, seconds, None, answered)
+        return Release(reading.key, reading.token, reading.signal, reading.raised, ending, seconds, job_type, answered)
 
-    async def _store(self, results: list[Result], release: Release | None = None) -> bool:
-        answer = await self._host.submit(self, results, release)
-        for result, stored in zip(results, answer.stored, strict=True):
-            if not stored.won:
-                return await self._lost()
-            self._apply(result, stored)
-        return release is None or self._goes_on(answer)
+    # ---- what storing comes to
 
-    async def _lost(self) -> bool:
+    def _submit(self, results: list[Result], release: Release | None = None, *, reread: bool = False) -> None:
+        self._storing = True
+        self._host.submit(self, results, release, reread=reread)
+
+    def _lose(self) -> None:
         """The row is somebody else's. Calls still in flight run to their end, to be booked: they are paid for."""
-        for calling in self.calling.values():
-            await asyncio.wait([calling.task])
-        rest = [self._result(calling) for calling in self.calling.values()]
+        self._is_lost = True
+        self._book_what_is_left()
+
+    def _book_what_is_left(self) -> None:
+        if not all(one.task.done() for one in self.calling.values()):
+            return
+        rest = [self._result(one) for one in self.calling.values()]
         self.calling.clear()
         if rest:
-            await self._host.submit(self, rest)
-        return False
+            self._submit(rest)
+        else:
+            self._host.forget(self)
 
     def _apply(self, result: Result, stored: Stored) -> None:
         reading = self._reading
@@ -293,22 +365,6 @@ class Visit:
         cells = reading.row.cells
         cells[result.column_id] = _cell_after(cells.get(result.column_id), result, stored.change)
 
-    def _goes_on(self, answer: Answered) -> bool:
-        """After a release: whether newer demand keeps the visit."""
-        assert answer.released is not None
-        if answer.released.reading is None:
-            return False
-        self._take(answer.released.reading)
-        return True
-
-    async def _reread(self) -> bool:
-        self._news = False
-        answer = await self._host.submit(self, [], reread=True)
-        if answer.reading is None:
-            return await self._lost()
-        self._take(answer.reading)
-        return True
-
     def _take(self, reading: Reading) -> None:
         self._reading = reading
         self._elsewhere.clear()
@@ -316,27 +372,16 @@ class Visit:
         self._waiting = {id: wait for id, wait in self._waiting.items() if wait.limited or id in reading.attempts}
 
 
-class Address(TypedDict):
-    """Which cell a result is for, under which token and demand."""
-
-    key: RowKey
-    token: Token
-    column_id: int
-    signal: int
-    dispatch_id: int
-    batch_id: int
-    version: int
-
-
-def _address(reading: Reading, column_id: int) -> Address:
-    return Address(
-        key=reading.key,
-        token=reading.token,
-        column_id=column_id,
-        signal=reading.signal,
-        dispatch_id=reading.dispatch_id,
-        batch_id=reading.batch_id,
-        version=reading.version,
+def _addressed(reading: Reading, column_id: int, read_change: int) -> Result:
+    return Result(
+        reading.key,
+        reading.token,
+        column_id,
+        reading.signal,
+        reading.dispatch_id,
+        reading.batch_id,
+        reading.version,
+        read_change,
     )
 
 
@@ -347,11 +392,6 @@ def _outcome(task: "asyncio.Task[Outcome]") -> Outcome:
         log.error("a kind raised", error=repr(error))
         return Failure("crashed", f"{type(error).__name__}: {error}")
     return task.result()
-
-
-def _leaving(result: Result) -> Result:
-    """Marked as released in the same batch, except one whose failed attempt has to be kept."""
-    return result if result.retry else replace(result, leaving=True)
 
 
 def _cell_after(cell: Cell | None, result: Result, change: int) -> Cell:

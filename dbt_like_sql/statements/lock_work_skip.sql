@@ -1,13 +1,18 @@
--- The work met by a sweep: state, or null where somebody else holds the tuple. Nothing waits.
--- (any(array(select unnest(…))): of a list whose length it knows the planner would rather filter the whole collection.)
-with met as materialized (
-    select row_id from autofill.work
-    where collection_id = %(collection_id)s and row_id = any(array(select unnest(%(rows)s::bigint[])))
-),
-locked as materialized (
-    select row_id, state from autofill.work
-    where collection_id = %(collection_id)s and row_id = any(array(select row_id from met))
-    order by row_id
-    for update skip locked
+-- The work met by sweeps: state, or null where somebody else holds the tuple. Nothing waits.
+-- (Probed by key, whatever the statistics say.)
+with swept as (
+    select * from unnest(%(collections)s::int[], %(rows)s::bigint[]) as s (collection_id, row_id)
+    order by collection_id, row_id
 )
-select met.row_id, locked.state from met left join locked using (row_id);
+select met.collection_id, met.row_id, held.state
+from swept
+cross join lateral (
+    select collection_id, row_id from autofill.work
+    where work.collection_id = swept.collection_id and work.row_id = swept.row_id
+    offset 0
+) as met
+left join lateral (
+    select state from autofill.work
+    where work.collection_id = met.collection_id and work.row_id = met.row_id
+    for update skip locked
+) as held on true;

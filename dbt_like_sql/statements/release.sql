@@ -16,13 +16,7 @@ judged as materialized (
     select item.*, work.claim is not null as won,
         work.claim is not null and (work.raised = item.raised or ending in ('defer', 'hand_back')) as ended,
         work.dispatch_id, work.owners, work.demand, work.slots, work.computing, row.batch_id,
-        row.deleted_at is not null as deleted,
-        work.owners is null and coalesce(
-            (select paused_at is not null from autofill.dispatch where dispatch.id = work.dispatch_id), false) as paused,
-        -- columns answered in this transaction (column -> signal of the call) whose demand is not newer than the call
-        array(select key from jsonb_each(work.demand)
-              where (value ->> 0)::bigint <= (item.answered ->> key)::bigint) as met,
-        array(select jsonb_object_keys(item.answered)) as tried
+        row.deleted_at is not null as deleted
     from item
     -- probed by key, whatever the statistics say: or all of `row` is read for 500
     cross join lateral (
@@ -41,6 +35,17 @@ gone as (
     where judged.ended and ending = 'done'
       and work.collection_id = judged.collection_id and work.row_id = judged.row_id
 ),
+going_on as materialized (
+    select judged.*,
+        judged.owners is null and coalesce(
+            (select paused_at is not null from autofill.dispatch where dispatch.id = judged.dispatch_id), false) as paused,
+        -- columns answered in this transaction (column -> signal of the call) whose demand is not newer than the call
+        array(select key from jsonb_each(demand)
+              where (value ->> 0)::bigint <= (answered ->> key)::bigint) as met,
+        array(select jsonb_object_keys(answered)) as tried
+    from judged
+    where won and not (ended and ending = 'done')
+),
 requeued as (
     update autofill.work set
         state = case when paused then 'parked' when seconds is null then 'queued' else 'delayed'
@@ -48,21 +53,21 @@ requeued as (
         available_at = case when not paused then clock_timestamp() + seconds * interval '1 second' end,
         deferred = ending = 'defer' and not paused,
         priority = case when ending = 'delay' then least(work.priority, 'retry') else work.priority end,
-        job_type = coalesce(judged.job_type, work.job_type),
+        job_type = coalesce(going_on.job_type, work.job_type),
         worker_id = null, claim = null, dirty = false, computing = null, slots = 1,
         demand = work.demand - met,
         -- what was answered by name may have made other cells due
         cascade = work.cascade or cardinality(tried) > 0,
         attempts = work.attempts - tried
-    from judged
-    where judged.ended and ending <> 'done'
-      and work.collection_id = judged.collection_id and work.row_id = judged.row_id
+    from going_on
+    where going_on.ended
+      and work.collection_id = going_on.collection_id and work.row_id = going_on.row_id
 ),
 kept as (
     update autofill.work set demand = work.demand - met, attempts = work.attempts - tried
-    from judged
-    where judged.won and not judged.ended
-      and work.collection_id = judged.collection_id and work.row_id = judged.row_id
+    from going_on
+    where not going_on.ended
+      and work.collection_id = going_on.collection_id and work.row_id = going_on.row_id
 ),
 credited as (
     -- what was asked for and needed no call has ended too
@@ -70,7 +75,8 @@ credited as (
     select (value ->> 2)::bigint, collection_id, batch_id, key::smallint,
         case when deleted then 'deleted' else 'fresh' end, array_agg(row_id)
     from judged cross join jsonb_each(demand)
-    where ended and ending = 'done' and not key = any(met)
+    where ended and ending = 'done' and demand <> '{}'
+      and coalesce((value ->> 0)::bigint > (answered ->> key)::bigint, true)
     group by 1, 2, 3, 4, 5
 ),
 interrupted as (
@@ -85,7 +91,6 @@ interrupted as (
 )
 select number, case when ended then 'released' when won then 'kept' else 'lost' end as outcome,
     collection_id, case when ended then slots else 0 end as slots,
-    case when ended then dispatch_id || coalesce(owners, '{}') else '{}'
-    end || case when ended then array(select (value ->> 2)::bigint from jsonb_each(demand)) else '{}' end as dispatches
+    case when ended then dispatch_id || coalesce(owners, '{}') else '{}' end as dispatches
 from judged
 order by number;

@@ -3,7 +3,7 @@
 import pytest
 
 from cell_engine.plan import plan
-from cell_engine.store import claims
+from cell_engine.store import sweeping
 from cell_engine.store.changes import edit
 from cell_engine.store.database import Connection
 from cell_engine.store.demands import RangeScope, RowScope, dispatch
@@ -106,7 +106,7 @@ def test_outdated_and_empty_find_theirs(connection: Connection, made: Made) -> N
 def test_a_sweep_for_few_passes_windows_that_have_none(
     connection: Connection, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims, "WINDOW_ROWS", 2)
+    monkeypatch.setattr(sweeping, "WINDOW_ROWS", 2)
     asked = ask(connection, made, ["outdated", "error:refused"])
     assert [visit.key.row_id for visit in Claimer(connection).claim()] == [6]
     found = progress(connection, asked)

@@ -1,0 +1,89 @@
+-- Of each lane (one a collection) choose and lock the next rows of its oldest open sweep, behind `after`, that no other
+-- claimer is walking: holes first, then those behind the cursor. Nothing waits; a row that somebody holds comes back with
+-- is_locked = false. Rows are chosen before they are locked, so that a row skipped is a row known.
+-- A sweep limited to some cells (only_if) examines a fixed window of row ids and passes it even if it finds nothing; one
+-- limited to errors finds them by their index. What it finds by numbers are candidates: a plan decides.
+with lane as (
+    select * from unnest(%(collections)s::int[], %(job_types)s::text[], %(slots)s::int[], %(afters)s::bigint[])
+        as l (collection_id, job_type, slots, after)
+),
+walked as materialized (
+    select oldest.*, lane.slots from lane cross join lateral (
+        select sweep.id, sweep.collection_id, dispatch_id, cursor, last_row, only_if, columns, collection.version,
+            only_if is not null and not only_if && array['empty', 'outdated'] as only_errors,
+            case when only_if && array['empty', 'outdated'] then least(last_row, cursor + %(window)s) else last_row
+            end as examined
+        from autofill.sweep
+        join autofill.dispatch on dispatch.id = sweep.dispatch_id
+        join autofill.collection on collection.id = sweep.collection_id
+        where sweep.collection_id = lane.collection_id and job_type = lane.job_type and closed_at is null
+          and not paused and sweep.id > lane.after
+        order by sweep.id
+        limit 1
+        for update of sweep skip locked
+    ) as oldest
+)select walked.id as sweep_id, walked.collection_id, walked.dispatch_id, walked.cursor, walked.examined,
+    walked.slots, chosen.row_id, chosen.is_hole, chosen.is_locked
+from walked
+cross join lateral (
+    select count(*) as count from (
+        select from autofill.sweep_hole where sweep_hole.sweep_id = walked.id limit walked.slots) as missed
+) as holes
+left join lateral (
+    select candidate.*, held.row_id is not null as is_locked
+    from (
+        (
+            select row_id, true as is_hole from autofill.sweep_hole
+            where sweep_id = walked.id order by row_id limit walked.slots
+        )
+        union all
+        (
+            select row.row_id, false from autofill.row
+            where not walked.only_errors
+              and row.collection_id = walked.collection_id and row.deleted_at is null
+              and row.row_id > walked.cursor and row.row_id <= walked.examined
+              and (walked.only_if is null or exists (
+                  select from unnest(walked.columns) as wanted (column_id)
+                  left join autofill.cell on cell.collection_id = row.collection_id and cell.row_id = row.row_id
+                      and cell.column_id = wanted.column_id
+                  where case
+                      when cell.fingerprint is null then 'empty' = any(walked.only_if)
+                      else 'error:' || cell.error_class = any(walked.only_if)
+                          or ('outdated' = any(walked.only_if) and (
+                              cell.read_change < row.change
+                              or exists (
+                                  select from autofill.definition as now
+                                  left join autofill.definition as read on read.collection_id = now.collection_id
+                                      and read.version = cell.version and read.column_id = now.column_id
+                                  left join autofill.cell as input on input.collection_id = row.collection_id
+                                      and input.row_id = row.row_id and input.column_id = any(now.depends_on)
+                                  where now.collection_id = row.collection_id and now.version = walked.version
+                                    and now.column_id = wanted.column_id
+                                    and (now.hash is distinct from read.hash or input.change > cell.read_change)
+                              )))
+                  end
+              ))
+            order by row.row_id
+            limit walked.slots - holes.count
+        )
+        union all
+        (
+            select distinct cell.row_id, false from autofill.cell
+            where walked.only_errors
+              and cell.collection_id = walked.collection_id and cell.error_class is not null
+              and cell.error_class = any(array(select substr(condition, 7) from unnest(walked.only_if) as condition))
+              and cell.column_id = any(walked.columns)
+              and cell.row_id > walked.cursor and cell.row_id <= walked.last_row
+            order by cell.row_id
+            limit walked.slots - holes.count
+        )
+    ) as candidate
+    -- joined to what the others hold, one row after the other: the planner expects few of them, and would compare each
+    -- with each
+    left join lateral (
+        select row.row_id from autofill.row
+        where row.collection_id = walked.collection_id and row.row_id = candidate.row_id
+        for no key update skip locked
+    ) as held on true
+) as chosen on true
+order by walked.collection_id, chosen.row_id;
