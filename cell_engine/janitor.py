@@ -7,7 +7,7 @@ import psycopg
 from cell_engine.log import get_logger
 from cell_engine.parts import open_store
 from cell_engine.store.records import stalled
-from cell_engine.store.upkeep import keep_partitions, keep_up
+from cell_engine.store.upkeep import keep_partitions, keep_up, vacuum_work
 from cell_engine.store.wide_view import refresh_views
 
 log = get_logger(__name__)
@@ -35,6 +35,7 @@ def run_janitor(url: str, *, period: float = 5.0, stop: threading.Event) -> None
                     refresh_views(connection)
                 rounds += 1
                 done = keep_up(connection)
+                vacuum_work(connection)
                 for lane in stalled(connection, STALL_SECONDS) if rounds % STALL_ROUNDS == 0 else ():
                     log.warning(
                         "a lane has stalled",

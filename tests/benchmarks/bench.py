@@ -18,6 +18,7 @@ from pathlib import Path
 
 from cell_engine.embedded import ensure, ensure_database, stop
 from cell_engine.embedded.server import Server
+from cell_engine.janitor import run_janitor
 from cell_engine.specs.compile import compile_text
 from cell_engine.specs.version import Version
 from cell_engine.store.applying import apply
@@ -119,8 +120,11 @@ def fill(connection: Connection, target: Sheet, rows: int, batch_rows: int = 50_
 
 @contextmanager
 def workers(url: str, started: "SimpleQueue[tuple[str, float]] | None" = None) -> Iterator[None]:
-    """Worker processes that are up and looking for work; they hand back at the end."""
+    """Worker processes that are up and looking for work, and a janitor; they hand back at the end."""
     stopping = SPAWN.Event()
+    over = threading.Event()
+    janitor = threading.Thread(target=run_janitor, args=(url,), kwargs={"stop": over})
+    janitor.start()
     processes = [SPAWN.Process(target=_work, args=(url, stopping, started)) for _ in range(WORKERS)]
     for process in processes:
         process.start()
@@ -130,6 +134,8 @@ def workers(url: str, started: "SimpleQueue[tuple[str, float]] | None" = None) -
         yield
     finally:
         stopping.set()
+        over.set()
+        janitor.join()
         for process in processes:
             process.join(60)
             process.kill()
