@@ -91,25 +91,28 @@ refreshed as (
 eased as (
     update autofill.work set
         demand = work.demand - row_done.met,
-        -- what was answered by name may have made other cells due
-        cascade = work.cascade or row_done.met <> '{}',
+        -- an answer may have made other cells due, also one that met no demand any more (it was canceled)
+        cascade = work.cascade or row_done.answered,
         attempts = (work.attempts - row_done.met) || coalesce(row_done.failed, '{}')
     from (
         select collection_id, row_id,
-            coalesce(array_agg(column_id::text) filter (where not retry), '{}') as met,
+            bool_or(not retry) as answered,
+            coalesce(array_agg(column_id::text) filter (where not retry and not newer), '{}') as met,
             jsonb_object_agg(column_id, 1 + coalesce((attempts ->> column_id::text)::int, 0))
                 filter (where retry and error_class <> 'rate_limited') as failed
         from (
             -- a demand newer than the call is not met by it
-            select judged.*, work.attempts from judged
+            select judged.*, work.attempts,
+                coalesce((work.demand -> column_id::text ->> 0)::bigint, 0) > judged.signal as newer
+            from judged
             join autofill.work using (collection_id, row_id)
             where won and (retry or not leaving)
-              and (retry or coalesce((work.demand -> column_id::text ->> 0)::bigint, 0) <= judged.signal)
         ) as kept
         group by collection_id, row_id
     ) as row_done
     where work.collection_id = row_done.collection_id and work.row_id = row_done.row_id
-      and (work.demand ?| row_done.met or row_done.failed is not null or work.attempts ?| row_done.met)
+      and (work.demand ?| row_done.met or row_done.failed is not null or work.attempts ?| row_done.met
+           or row_done.answered and not work.cascade)
 ),
 completed as (
     insert into autofill.completion (dispatch_id, collection_id, batch_id, column_id, outcome, row_ids)

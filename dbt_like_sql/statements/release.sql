@@ -59,7 +59,10 @@ requeued as (
       and work.collection_id = judged.collection_id and work.row_id = judged.row_id
 ),
 kept as (
-    update autofill.work set demand = work.demand - met, attempts = work.attempts - tried
+    update autofill.work set
+        demand = work.demand - met,
+        cascade = work.cascade or cardinality(tried) > 0,
+        attempts = work.attempts - tried
     from judged
     where judged.won and not judged.ended
       and work.collection_id = judged.collection_id and work.row_id = judged.row_id
