@@ -203,7 +203,6 @@ def test_R8_a_janitor_that_finishes_a_cancel_leaves_what_has_become_due_wanted(
     assert Claimer(connection).work_off() == ["e"]
 
 
-@pytest.mark.xfail(strict=True, reason="work_cancel leaves parked rows parked: nothing resumes a canceled dispatch")
 @pytest.mark.parametrize("columns", [[], ["b"]], ids=["what moved", "by name"])
 def test_R6_canceling_a_paused_dispatch_lets_go_of_the_rows_that_moved(
     connection: Connection, made: Made, columns: list[str]
