@@ -239,7 +239,8 @@ class World:
         self.check()
         rows = self._read_rows()
         for row_id in self.rows - self.deleted:
-            assert plan(rows[row_id], self.version, {}) == Plan(), f"R8: row {row_id}"
+            left = plan(rows[row_id], self.version, {})
+            assert left == Plan(), f"R8: row {row_id}: {left}, {rows[row_id]}: {self.story(row_id)}"
         for one in self.control.execute(STATUSES, [self.collection]):
             column = self.version.by_id[one.column_id]
             wrong = {"queued", "computing", "paused"} | ({"outdated", "empty"} if column.mode == "on_change" else set())
