@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench lock clean
+.PHONY: demo test check bench soak lock clean
 
 # Any argument goes on: make demo ARGS=--once
 demo: $(VENV)/installed
@@ -34,6 +34,10 @@ $(VENV)/installed: requirements.lock pyproject.toml
 # The figures, one JSON line each, on a server of their own; some four minutes.
 bench: $(VENV)/installed
 	$(BIN)/python -m tests.benchmarks
+
+# Random sequences of the state machine and kill rounds, with fresh seeds, for so many seconds: make soak ARGS=3600
+soak: $(VENV)/installed
+	$(BIN)/python -m tests.soak $(ARGS)
 
 # How the locks are made (needs uv): hashed, for every platform, without a host's name.
 lock:

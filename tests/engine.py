@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import shutil
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -10,9 +12,11 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from cell_engine.embedded import stop
 from cell_engine.plan import BLOCKED, Due, Plan, plan
 from cell_engine.specs.compile import compile_text
 from cell_engine.specs.text import Json
@@ -24,6 +28,8 @@ from cell_engine.store.collections import Collection, find_collection, load_vers
 from cell_engine.store.database import Connection
 from cell_engine.store.results import Ending, Flushed, Release, Result, end_dispatches, flush
 from cell_engine.worker import run_worker
+
+MEMORY = Path("/dev/shm")  # where initdb's many small writes to disk cost nothing
 
 CHAIN = """
 namespace: test
@@ -192,6 +198,18 @@ class Claimer:
             for reading in visits:
                 called += self.visit(reading, answer)
         return called
+
+
+@contextmanager
+def own_home() -> Iterator[Path]:
+    """The home of a server of the test's own, which it may start, stop and kill; gone at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="autofill-test-", dir=MEMORY if MEMORY.is_dir() else None))
+    folder.chmod(0o755)  # as root, the server runs as another user, and has to get in
+    try:
+        yield folder / "home"
+    finally:
+        stop(folder / "home")
+        shutil.rmtree(folder)
 
 
 @contextmanager

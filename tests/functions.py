@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import threading
 import time
 
@@ -44,3 +45,18 @@ async def held(a: str) -> str:
 
 def upper_n(n: str) -> str:
     return n.upper()
+
+
+def _shape(definition: int, inputs: dict[str, object]) -> str:
+    return f"{definition}({','.join(f'{name}={value}' for name, value in sorted(inputs.items()))})"
+
+
+async def shape_1(**inputs: object) -> str:
+    """What columns of `sheet` compute, some after others: an answer that follows from the definition and the inputs."""
+    await asyncio.sleep(random.random() * 0.02)
+    return _shape(1, inputs)
+
+
+async def shape_2(**inputs: object) -> str:
+    await asyncio.sleep(random.random() * 0.02)
+    return _shape(2, inputs)

@@ -4,6 +4,7 @@ They are written for dbt (`ref()`, `source()`), and this is the few lines of it 
 """
 
 import re
+from functools import cache
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -48,6 +49,7 @@ def broken_rules(connection: psycopg.Connection[Any]) -> dict[str, list[Any]]:
     return broken
 
 
+@cache  # the state machine asks after every step: two thirds of its time were rendering
 def _rendered(text: str) -> str:
     # rstrip: dbt takes no semicolon, and neither does a subquery
     rendered = _JINJA.from_string(text).render(

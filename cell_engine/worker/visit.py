@@ -358,6 +358,9 @@ class Visit:
             if result.error_class != "rate_limited":
                 reading.attempts[result.column_id] = reading.attempts.get(result.column_id, 0) + 1
             return
+        if not stored.change and (result.call or result.error_class is not None):
+            self._news = True  # dropped, for its row or column has been deleted: nothing follows from it
+            return
         reading.attempts.pop(result.column_id, None)
         asked = reading.asked.get(result.column_id)
         if asked is not None and asked.signal <= result.signal:

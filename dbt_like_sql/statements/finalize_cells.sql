@@ -18,59 +18,68 @@ with item as materialized (
     )
 ),
 judged as materialized (
-    select item.*, work.claim is not null as won, work.dispatch_id as visiting,
-        case when (work.demand -> item.column_id::text ->> 0)::bigint <= item.signal
-             then (work.demand -> item.column_id::text ->> 2)::bigint
-             else coalesce(work.dispatch_id, item.dispatch_id) end as credited,
-        coalesce((work.demand -> item.column_id::text ->> 0)::bigint <= item.signal, false) as asked,
-        row.deleted_at is not null or collection_column.deleted_at is not null as deleted,
-        cell.ai_value is not distinct from item.value and cell.error_class is null and cell.computed_at is not null
-            as same,
-        cell.ai_value as was, cell.version as was_version, cell.model as was_model, cell.computed_at as was_computed_at,
-        cell.computed_at is not null and cell.error_class is null and not cell.user_set as was_shown
-    from item
-    join autofill.row on row.collection_id = item.collection_id and row.row_id = item.row_id
-    join autofill.collection_column on collection_column.collection_id = item.collection_id
-        and collection_column.id = item.column_id
-    -- probed by key, whatever the statistics of these fast-changing tables say
-    left join lateral (
-        select * from autofill.work
-        where work.collection_id = item.collection_id and work.row_id = item.row_id
-        offset 0
-    ) as work on work.worker_id = %(worker_id)s and work.claim = item.claim
-    left join lateral (
-        select * from autofill.cell
-        where cell.collection_id = item.collection_id and cell.row_id = item.row_id
-          and cell.column_id = item.column_id
-        offset 0
-    ) as cell on true
+    select found.*,
+        -- what is shown changes with the answer, unless a person's value hides it
+        case when is_written then
+            case when user_set or same or (was_error and error_class is not null) then was_change
+                 else nextval('autofill.signal') end
+        end as change
+    from (
+        select item.*, work.claim is not null as won, work.dispatch_id as visiting, work.cascade, work.attempts,
+            -- a demand newer than the call is not met by it
+            coalesce((work.demand -> item.column_id::text ->> 0)::bigint <= item.signal, false) as asked,
+            coalesce((work.demand -> item.column_id::text ->> 0)::bigint > item.signal, false) as asked_again,
+            case when (work.demand -> item.column_id::text ->> 0)::bigint <= item.signal
+                 then (work.demand -> item.column_id::text ->> 2)::bigint
+                 else coalesce(work.dispatch_id, item.dispatch_id) end as credited,
+            row.deleted_at is not null or collection_column.deleted_at is not null as deleted,
+            work.claim is not null and row.deleted_at is null and collection_column.deleted_at is null
+                and not item.retry and (item.call or item.error_class is not null) as is_written,
+            coalesce(cell.user_set, false) as user_set, cell.error_class is not null as was_error,
+            cell.change as was_change,
+            item.error_class is null and cell.ai_value is not distinct from item.value and cell.error_class is null
+                and cell.computed_at is not null as same,
+            cell.ai_value as was, cell.version as was_version, cell.model as was_model,
+            cell.computed_at as was_computed_at,
+            cell.computed_at is not null and cell.error_class is null and not cell.user_set as was_shown
+        from item
+        join autofill.row on row.collection_id = item.collection_id and row.row_id = item.row_id
+        join autofill.collection_column on collection_column.collection_id = item.collection_id
+            and collection_column.id = item.column_id
+        -- probed by key, whatever the statistics of these fast-changing tables say
+        left join lateral (
+            select * from autofill.work
+            where work.collection_id = item.collection_id and work.row_id = item.row_id
+            offset 0
+        ) as work on work.worker_id = %(worker_id)s and work.claim = item.claim
+        left join lateral (
+            select * from autofill.cell
+            where cell.collection_id = item.collection_id and cell.row_id = item.row_id
+              and cell.column_id = item.column_id
+            offset 0
+        ) as cell on true
+    ) as found
 ),
 written as (
     insert into autofill.cell as cell (
         collection_id, row_id, column_id, ai_value, fingerprint, called, demanded, change, read_change, version,
         model, computed_at, error_class, error)
     select collection_id, row_id, column_id, value, fingerprint, case when call then signal else 0 end, demanded,
-        nextval('autofill.signal'), read_change, version, model, clock_timestamp(), error_class, error
+        change, read_change, version, model, clock_timestamp(), error_class, error
     from judged
-    where won and not deleted and not retry and (call or error_class is not null)
+    where is_written
     on conflict (collection_id, row_id, column_id) do update set
         ai_value = case when excluded.error_class is null then excluded.ai_value else cell.ai_value end,
         fingerprint = excluded.fingerprint,
         called = greatest(cell.called, excluded.called),
         demanded = case when excluded.called > 0 then 0 else greatest(cell.demanded, excluded.demanded) end,
-        -- what is shown changes with the answer, unless a person's value hides it
-        change = case
-            when cell.user_set or (cell.error_class is not null and excluded.error_class is not null) then cell.change
-            when excluded.error_class is null and cell.error_class is null and cell.computed_at is not null
-                 and cell.ai_value is not distinct from excluded.ai_value then cell.change
-            else excluded.change end,
+        change = excluded.change,
         read_change = excluded.read_change,
         version = excluded.version,
         model = excluded.model,
         computed_at = excluded.computed_at,
         error_class = excluded.error_class,
         error = excluded.error
-    returning collection_id, row_id, column_id, change
 ),
 replaced as (
     -- an answer that people saw, and that is another one now: the old one only
@@ -78,7 +87,7 @@ replaced as (
         (collection_id, row_id, column_id, was, version, model, computed_at, dispatch_id)
     select collection_id, row_id, column_id, was, was_version, was_model, was_computed_at, credited
     from judged
-    where won and not deleted and call and not retry and error_class is null and was_shown and not same
+    where is_written and call and error_class is null and was_shown and not same
 ),
 refreshed as (
     -- found current again without a call: only the numbers move
@@ -91,25 +100,22 @@ refreshed as (
 eased as (
     update autofill.work set
         demand = work.demand - row_done.met,
-        -- what was answered by name may have made other cells due
-        cascade = work.cascade or row_done.met <> '{}',
+        -- an answer may have made other cells due, also one that met no demand any more (it was canceled)
+        cascade = work.cascade or row_done.answered,
         attempts = (work.attempts - row_done.met) || coalesce(row_done.failed, '{}')
     from (
         select collection_id, row_id,
-            coalesce(array_agg(column_id::text) filter (where not retry), '{}') as met,
+            bool_or(not retry) as answered,
+            coalesce(array_agg(column_id::text) filter (where not retry and not asked_again), '{}') as met,
             jsonb_object_agg(column_id, 1 + coalesce((attempts ->> column_id::text)::int, 0))
                 filter (where retry and error_class <> 'rate_limited') as failed
-        from (
-            -- a demand newer than the call is not met by it
-            select judged.*, work.attempts from judged
-            join autofill.work using (collection_id, row_id)
-            where won and (retry or not leaving)
-              and (retry or coalesce((work.demand -> column_id::text ->> 0)::bigint, 0) <= judged.signal)
-        ) as kept
+        from judged
+        -- most answers of a visit that goes on change nothing of its work
+        where won and case when retry then error_class <> 'rate_limited'
+            else not leaving and (asked or not cascade or attempts ? column_id::text) end
         group by collection_id, row_id
     ) as row_done
     where work.collection_id = row_done.collection_id and work.row_id = row_done.row_id
-      and (work.demand ?| row_done.met or row_done.failed is not null or work.attempts ?| row_done.met)
 ),
 completed as (
     insert into autofill.completion (dispatch_id, collection_id, batch_id, column_id, outcome, row_ids)
@@ -132,17 +138,7 @@ booked as (
     group by 1, 2, 3, 4, won, error_class, error, model,
         case when error_class is not null then number end
 )
--- whose demand is met while another dispatch's visit goes on: their end may have come
-select number, won, change, met from (
-    -- by a sort, not a join: the planner, expecting one row of `judged`, reads `written` once for each of the batch
-    select number, won, met, max(change) over (partition by collection_id, row_id, column_id) as change
-    from (
-        select number, won, case when credited <> visiting then credited end as met, collection_id, row_id, column_id,
-            null::bigint as change
-        from judged
-        union all
-        select null, null, null, collection_id, row_id, column_id, change from written
-    ) as both_sides
-) as stored
-where number is not null
+-- `met`: whose demand is met while another dispatch's visit goes on: their end may have come
+select number, won, change, case when credited <> visiting then credited end as met
+from judged
 order by number;

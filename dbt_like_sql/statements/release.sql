@@ -64,7 +64,10 @@ requeued as (
       and work.collection_id = going_on.collection_id and work.row_id = going_on.row_id
 ),
 kept as (
-    update autofill.work set demand = work.demand - met, attempts = work.attempts - tried
+    update autofill.work set
+        demand = work.demand - met,
+        cascade = work.cascade or cardinality(tried) > 0,
+        attempts = work.attempts - tried
     from going_on
     where not going_on.ended
       and work.collection_id = going_on.collection_id and work.row_id = going_on.row_id

@@ -52,6 +52,13 @@ def postmaster_pid(server: Server) -> int:
     return int((server.data_dir / "postmaster.pid").read_text().splitlines()[0])
 
 
+def kill_server(server: Server) -> None:
+    """With -9; its processes follow it by themselves."""
+    process = psutil.Process(postmaster_pid(server))
+    process.kill()
+    wait_until(lambda: not alive(process))
+
+
 def query(server: Server, statement: str, dbname: str = "postgres") -> list[tuple[object, ...]]:
     with psycopg.connect(server.dsn(dbname), autocommit=True) as connection:
         cursor = connection.execute(statement.encode())

@@ -14,19 +14,13 @@ import psutil
 import psycopg
 import pytest
 
-from cell_engine.embedded import Server, ensure, ensure_database, running, stop
+from cell_engine.embedded import ensure, ensure_database, running, stop
 from cell_engine.errors import AutofillError
 
-from .helpers import alive, postmaster_pid, postmasters_in, processes_in, query, start_python, wait_until
+from .helpers import alive, kill_server, postmaster_pid, postmasters_in, processes_in, query, start_python, wait_until
 
 ENSURE = "import sys; from pathlib import Path; from cell_engine.embedded import ensure; "
 ENSURE += "server = ensure(Path(sys.argv[1])); print((server.data_dir / 'postmaster.pid').read_text().split()[0])"
-
-
-def kill_server(server: Server) -> None:
-    process = psutil.Process(postmaster_pid(server))
-    process.kill()
-    wait_until(lambda: not alive(process))
 
 
 def test_starts_once_keeps_data_and_stops(new_home: Path) -> None:

@@ -172,3 +172,51 @@ def test_a_paused_dispatch_starts_nothing_more_when_its_rows_come_back(
     assert Claimer(connection).claim() == []
     resume(connection, asked)
     assert "b" in Claimer(connection).work_off()
+
+
+@pytest.mark.parametrize("leaving", [True, False])
+def test_R8_a_janitor_that_finishes_a_cancel_leaves_what_has_become_due_wanted(
+    connection: Connection, leaving: bool
+) -> None:
+    made = make(connection, sheet("a", "b: a", "e!llm: b"), rows=[{"a": "x"}])
+    b = made.id("b")
+    assert Claimer(connection).work_off() == ["b", "e"]
+    asked = dispatch(
+        connection, made.collection.id, RowScope((1,)), columns=[b], force=True, reason="reprocess", actor="me"
+    )
+    functions = Claimer(connection, ["function"])
+    (visit,) = functions.claim()
+    steps = plan(visit.row, made.version, visit.asked)
+    cancel(connection, asked)  # while `b` is in flight
+    answer = functions.answer(visit, b, "another", steps, leaving=leaving)
+    if leaving:
+        release = functions.release(visit, "hand_over", job_type="llm", answered=(b,))
+        (one,) = functions.flush([answer], [release]).released
+        assert one.outcome == "kept"
+        again = one.reading
+    else:
+        functions.flush([answer])
+        again = functions.reread(visit)
+    assert again is not None
+    functions.flush(releases=[functions.release(again, "hand_over", job_type="llm")])
+    keep_up(connection)
+    assert Claimer(connection).work_off() == ["e"]
+
+
+@pytest.mark.parametrize("columns", [[], ["b"]], ids=["what moved", "by name"])
+def test_R6_canceling_a_paused_dispatch_lets_go_of_the_rows_that_moved(
+    connection: Connection, made: Made, columns: list[str]
+) -> None:
+    edit(connection, made.collection.id, 1, {made.id("a"): "edited"}, actor="me")
+    asked = dispatch(
+        connection,
+        made.collection.id,
+        RowScope((1,)),
+        columns=[made.id(name) for name in columns],
+        reason="reprocess",
+        actor="me",
+    )
+    pause(connection, asked)
+    cancel(connection, asked)
+    assert Claimer(connection).work_off() == ["b", "c"]
+    assert known(connection, asked).ended_at is not None

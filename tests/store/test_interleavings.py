@@ -3,12 +3,14 @@
 from concurrent.futures import Future
 from dataclasses import replace
 
+import psycopg
 import pytest
 
 from cell_engine.plan import plan
+from cell_engine.store import results
 from cell_engine.store.changes import edit
 from cell_engine.store.claims import Reading, Token, _take
-from cell_engine.store.database import Connection
+from cell_engine.store.database import Connection, Cursor, run
 from cell_engine.store.demands import RangeScope, RowScope, dispatch
 from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import page, progress, recent_dispatches
@@ -125,24 +127,31 @@ def test_R2_the_same_batch_twice_is_stored_once(connection: Connection) -> None:
 # ---- R3
 
 
-def test_R3_a_cell_and_its_work_commit_together_or_not_at_all(connection: Connection, opened: Opened) -> None:
+def test_R3_a_cell_and_its_work_commit_together_or_not_at_all(
+    connection: Connection, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = make(connection, ONE, rows=[{"a": "x"}])
     storing = opened("storing")
     claimer = Claimer(connection)
     visit = visit_of(claimer)
     steps = plan(visit.row, made.version, visit.asked)
     before = state(connection)
-    storing.execute("begin")
-    result = claimer.answer(visit, made.id("b"), "B", steps, leaving=True)
-    flush(storing, claimer.id, [result], [claimer.release(visit, answered=(made.id("b"),))])
-    assert state(connection) == before  # nothing of it is seen
-    connection.execute(
-        "select pg_terminate_backend(pid, 5000) from pg_stat_activity "
-        "where datname = current_database() and application_name = 'autofill storing'"
-    )
-    storing.close()
-    assert state(connection) == before  # nothing of it is left
+
+    def seen_and_cut_off(on: Connection, name: str, /, **parameters: object) -> Cursor:
+        if name != "release":
+            return run(on, name, **parameters)
+        # The cell is stored, its row not released yet: nobody sees either, and then the connection is gone.
+        assert state(connection) == before
+        connection.execute("select pg_terminate_backend(%s, 5000)", [on.info.backend_pid])
+        return run(on, name, **parameters)
+
+    monkeypatch.setattr(results, "run", seen_and_cut_off)
+    answer = claimer.answer(visit, made.id("b"), "B", steps, leaving=True)
+    with pytest.raises(psycopg.OperationalError):
+        flush(storing, claimer.id, [answer], [claimer.release(visit, answered=(made.id("b"),))])
+    assert state(connection) == before
     assert attempts(connection) == []
+    monkeypatch.undo()
     assert claimer.visit(visit) == ["b"]
     assert state(connection) != before
 
@@ -321,6 +330,31 @@ def test_R6_a_sweep_that_meets_queued_work_raises_it(connection: Connection) -> 
     assert (found.outcomes, found.ended_at is not None) == ({"ready": 2}, True)
 
 
+@pytest.mark.parametrize("first", ["forced", "not forced"])
+def test_R6_a_force_outlives_the_next_demand_for_its_cell(connection: Connection, first: str) -> None:
+    made = make(connection, sheet("a", "n/never: a"), rows=[{"a": "x"}], demand=False)
+    n, row = [made.id("n")], RowScope((1,))
+    dispatch(connection, made.collection.id, row, columns=n, reason="r", actor="me")
+    claimer = Claimer(connection)
+    assert claimer.work_off() == ["n"]  # it is fresh now: only a force has it called again
+    for force in (first == "forced", first != "forced"):
+        dispatch(connection, made.collection.id, row, columns=n, force=force, reason="r", actor="me")
+    assert claimer.work_off() == ["n"]
+
+
+def test_R6_an_answer_does_not_meet_what_was_asked_while_it_was_on_its_way(connection: Connection) -> None:
+    made = make(connection, ONE, rows=[{"a": "x"}])
+    b = made.id("b")
+    claimer = Claimer(connection)
+    visit = visit_of(claimer)
+    steps = plan(visit.row, made.version, visit.asked)
+    dispatch(connection, made.collection.id, RowScope((1,)), columns=[b], force=True, reason="r", actor="me")
+    claimer.flush([claimer.answer(visit, b, "B", steps)])
+    again = claimer.reread(visit)
+    assert again is not None
+    assert claimer.visit(again) == ["b"]
+
+
 # ---- R7
 
 
@@ -397,6 +431,28 @@ def test_R7_a_sweep_with_a_hole_does_not_end(connection: Connection, opened: Ope
     found = progress(connection, load)
     assert found is not None
     assert (found.outcomes, found.ended_at is not None) == ({"ready": 2}, True)
+
+
+# ---- R10
+
+
+def test_R10_an_equal_answer_moves_no_change_number(connection: Connection) -> None:
+    made = make(connection, sheet("a", "b: a", "c: b"), rows=[{"a": "x"}])
+    claimer = Claimer(connection)
+    assert claimer.work_off() == ["b", "c"]
+    query = "select column_id, change from autofill.cell order by column_id"
+    before = connection.execute(query).fetchall()
+    b = [made.id("b")]
+    asked = dispatch(connection, made.collection.id, RowScope((1,)), columns=b, force=True, reason="r", actor="me")
+    (visit,) = claimer.claim()
+    steps = plan(visit.row, made.version, visit.asked)
+    claimer.flush([claimer.answer(visit, made.id("b"), "b(x)", steps)], [claimer.release(visit)])
+    assert connection.execute(query).fetchall() == before
+    _, cells = page(connection, made.collection.id)
+    assert [cell.status for cell in cells] == ["ready", "ready"]
+    found = progress(connection, asked)
+    assert found is not None
+    assert found.outcomes == {"unchanged": 1}
 
 
 def answered(connection: Connection) -> tuple[Made, Claimer, Reading]:

@@ -1,7 +1,5 @@
 """Mechanic 16: an outage of the server, however long, takes no worker's work away."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,20 +10,15 @@ from cell_engine.embedded.server import Server
 from cell_engine.store.database import connect
 from cell_engine.store.migrating import migrate
 from cell_engine.store.upkeep import keep_up
-from tests.engine import Claimer, make
+from tests.engine import Claimer, make, own_home
 
-MEMORY = Path("/dev/shm")  # where initdb's many small writes to disk cost nothing
 AN_HOUR = 3600.0
 
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """The home of a server of the test's own, which it may stop."""
-    folder = Path(tempfile.mkdtemp(prefix="autofill-test-", dir=MEMORY if MEMORY.is_dir() else None))
-    folder.chmod(0o755)
-    yield folder / "home"
-    stop(folder / "home")
-    shutil.rmtree(folder)
+    with own_home() as home:
+        yield home
 
 
 def test_mechanic_16_a_lease_counts_from_the_servers_start_at_the_earliest(home: Path) -> None:

@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from cell_engine.specs.compile import compile_text
 from cell_engine.store.applying import Applied, apply
 from cell_engine.store.database import Connection
+from cell_engine.store.demands import RangeScope, dispatch
 from tests.engine import Claimer, make, sheet, wait_for_lock
 from tests.store.conftest import Beside, Opened
 
@@ -26,3 +27,18 @@ def test_two_first_collections_of_one_namespace_may_be_applied_at_once(
         applied: Future[Applied] = beside(apply, second, compile_text(sheet("a", name="two")), actor="me")
         wait_for_lock(connection, "autofill second")
     assert applied.result().created
+
+
+def test_mechanic_3_a_sweep_takes_its_signal_after_the_version_that_is_being_applied(
+    connection: Connection, opened: Opened, beside: Beside
+) -> None:
+    made = make(connection, sheet("a", "n/never: a"), rows=[{"a": "x"}], demand=False)
+    applying, sweeping = opened("applying"), opened("sweeping")
+    whole, n = RangeScope(((1, 1),)), [made.id("n")]
+    with applying.transaction():
+        apply(applying, compile_text(sheet("a", "n@2/never: a", "b: a")), actor="me")
+        asked = beside(dispatch, sweeping, made.collection.id, whole, columns=n, reason="r", actor="me")
+        wait_for_lock(connection, "autofill sweeping")
+    swept = asked.result()
+    found = connection.execute("select id, version from autofill.dispatch order by signal desc limit 1").fetchone()
+    assert found == (swept, 2)

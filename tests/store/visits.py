@@ -154,13 +154,16 @@ class Visit:
     def take_in(self, results: Sequence[Result], release: Release | None, flushed: Flushed) -> None:
         """Go on from what was stored."""
         self.worker.freed.update(flushed.freed)
-        reading = self.reading
+        reading, dropped = self.reading, False
         for result, stored in zip(results, flushed.stored, strict=True):
             if not stored.won:
                 self.over = True
                 return
             if result.retry:
                 reading.attempts[result.column_id] = reading.attempts.get(result.column_id, 0) + 1
+                continue
+            if not stored.change and (result.call or result.error_class is not None):
+                dropped = True
                 continue
             asked = reading.asked.get(result.column_id)
             if asked is not None and asked.signal <= result.signal:
@@ -173,6 +176,12 @@ class Visit:
                 self.over = True
             else:
                 self.take(fresh)
+        elif dropped:
+            again = self.reread()
+            if again is None:
+                self.over = True
+            else:
+                self.take(again)
 
     def reread(self) -> Reading | None:
         return next(iter(reread(self.worker.storing, self.worker.id, [self.identity])), None)

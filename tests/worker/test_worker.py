@@ -49,7 +49,7 @@ name: failing
 columns:
   - {name: a, type: text}
   - {name: bad, type: text, kind: function, deps: [a], function: {name: "tests.functions:boom"}}
-  - {name: after, type: text, kind: function, deps: [bad], function: {name: "tests.functions:upper"}}
+  - {name: after, type: text, kind: function, deps: [bad], function: {name: "tests.functions:shape_1"}}
   - {name: good, type: integer, kind: function, deps: [a], function: {name: "tests.functions:length"}}
 """
     made = make(connection, spec, rows=[{"a": "x"}])
@@ -94,6 +94,32 @@ columns:
         functions.HOLD.set()
         eventually(connection, "select not exists (select from autofill.work)")
     assert broken_rules(connection) == {}
+
+
+def test_nothing_follows_from_an_answer_that_is_dropped_because_its_row_was_deleted(
+    connection: Connection, database: str
+) -> None:
+    from tests import functions
+
+    spec = """
+namespace: test
+name: deleted
+columns:
+  - {name: a, type: text}
+  - {name: slow, type: text, kind: function, deps: [a], function: {name: "tests.functions:held"}}
+  - {name: after, type: text, kind: function, deps: [slow], function: {name: "tests.functions:shape_1"}}
+"""
+    made = make(connection, spec, rows=[{"a": "x"}])
+    load = recent_dispatches(connection, made.collection.id)[0].id
+    functions.HOLD.clear()
+    with running_worker(database):
+        eventually(connection, "select computing is not null from autofill.work")
+        connection.execute("update autofill.row set deleted_at = clock_timestamp()")
+        functions.HOLD.set()
+        eventually(connection, ENDED, load)
+    done = progress(connection, load)
+    assert done is not None
+    assert (done.outcomes, done.attempts) == ({"deleted": 1}, {"succeeded": 1})
 
 
 def test_a_stopping_worker_hands_back_and_the_next_one_goes_on(connection: Connection, database: str) -> None:

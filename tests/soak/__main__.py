@@ -1,0 +1,67 @@
+"""`python -m tests.soak SECONDS`: the state machine with fresh seeds, and kill rounds between, for so long.
+
+Exits with 1 at the first failure, having printed how to repeat it; with 0 when the time is over, and at Ctrl-C too:
+what ran until then held.
+"""
+
+import argparse
+import random
+import sys
+import time
+import traceback
+from collections.abc import Callable
+
+from cell_engine.embedded import ensure, ensure_database
+from cell_engine.log import configure_logging
+from cell_engine.store.migrating import migrate
+from tests.engine import own_home
+from tests.soak.kills import kill_round
+from tests.store.sequences import SEQUENCES, run_sequences
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make soak ARGS=SECONDS", description=__doc__)
+    parser.add_argument("seconds", type=float)
+    seconds: float = parser.parse_args().seconds
+    configure_logging(verbose=False, json=False)
+    began = time.monotonic()
+    done = {"sequences": 0, "kill rounds": 0}
+    try:
+        with own_home() as home:
+
+            def sequences(seed: int) -> str:
+                url = ensure_database(ensure(home), f"sequences_{seed}")
+                migrate(url)
+                run_sequences(url, seed)
+                return f"{SEQUENCES} sequences"
+
+            while time.monotonic() - began < seconds:
+                _one("tests/store/test_machine.py", sequences)
+                done["sequences"] += SEQUENCES
+                _one("tests/soak/test_kills.py", lambda seed: kill_round(home, seed))
+                done["kill rounds"] += 1
+    except KeyboardInterrupt:
+        print("stopped", flush=True)
+    except Failed:
+        return 1
+    print(f"{done['sequences']} sequences and {done['kill rounds']} kill rounds, nothing found")
+    return 0
+
+
+class Failed(Exception):
+    """Told already."""
+
+
+def _one(test: str, run: Callable[[int], object]) -> None:
+    seed = random.randrange(2**32)
+    print(f"{time.strftime('%X')} seed {seed}: ", end="", flush=True)
+    try:
+        print(run(seed), flush=True)
+    except Exception as error:
+        traceback.print_exc()
+        print(f"FAILED. To repeat it: AUTOFILL_TEST_SEED={seed} python -m pytest {test}", flush=True)
+        raise Failed from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())
