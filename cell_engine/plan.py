@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import blake2b
 from json.encoder import encode_basestring_ascii
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from cell_engine.specs.text import Json
 from cell_engine.specs.version import Column, Version
@@ -62,11 +62,8 @@ class Asked:
     only_if: tuple[str, ...] | None = None
 
 
-class Shown(NamedTuple):
-    """What a dependent sees of a column: `value` when `state` is "value", else "missing" or "error"."""
-
-    state: str
-    value: Json = None
+Shown: TypeAlias = tuple[str, Json]
+"""What a dependent sees of a column: ("value", the value), ("missing", None) or ("error", None)."""
 
 
 class Due(NamedTuple):
@@ -98,8 +95,7 @@ class Current:
     read_change: int
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     due: tuple[Due, ...] = ()
     blocked: tuple[Blocked, ...] = ()
     current: tuple[Current, ...] = ()
@@ -129,18 +125,19 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
     blocked: list[Blocked] = []
     current: list[Current] = []
     # columns whose shown value may still change in this visit: a pinned one stays, whatever is computed underneath
-    moving = {id for id in unsettled if not (row.cells.get(id) or _NO_CELL).user_set}
+    moving = {id for id in unsettled if not (row.cells.get(id) or _NO_CELL).user_set} if unsettled else set()
     stuck: set[int] = set()  # columns found blocked in this very pass
+    cells = row.cells
     for column in version.computed:
         if column.id in unsettled:
             continue
-        cell = row.cells.get(column.id) or _NO_CELL
+        cell = cells.get(column.id) or _NO_CELL
         request = asked.get(column.id)
         automatic = column.mode == "on_change" and not cell.user_set
         remembered = cell.demanded > cell.called  # a force that found its inputs missing
         if not (automatic or request is not None or remembered):
             continue
-        if moving and any(dep.column in moving for dep in column.deps):
+        if moving and not moving.isdisjoint(version.reads[column.id]):
             if not cell.user_set:
                 moving.add(column.id)
             continue
@@ -154,7 +151,7 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
         # Answered is what a call newer than the demand has answered, under the definition there is now.
         wanted = request is not None and (stale or request.signal > cell.called)
         read_change = _read_change(row, column)
-        lacking = _lacking(column, shown, version)
+        lacking = _lacking(column, shown, version) if _MISSING in shown or _ERROR in shown else ""
         if lacking:
             stuck.add(column.id)
             if wanted or (automatic and stale):
@@ -168,7 +165,7 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
             or remembered
         )
         if needed:
-            inputs = {dep.column: one.value for dep, one in zip(column.deps, shown, strict=True)}
+            inputs = {source: value for source, (_, value) in zip(version.reads[column.id], shown, strict=True)}
             due.append(Due(column, inputs, mark, read_change))
             if not cell.user_set:
                 moving.add(column.id)
@@ -220,11 +217,11 @@ def _shown(row: Row, column: Column, stuck: Collection[int]) -> Shown:
         return _ERROR
     else:
         value = cell.ai_value if cell is not None else None
-    return _MISSING if value is None else Shown("value", value)
+    return _MISSING if value is None else ("value", value)
 
 
-_ERROR = Shown("error")
-_MISSING = Shown("missing")
+_ERROR: Shown = ("error", None)
+_MISSING: Shown = ("missing", None)
 
 
 def _read_change(row: Row, column: Column) -> int:

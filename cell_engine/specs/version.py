@@ -109,6 +109,11 @@ class Version:
         return {column.id: column.key for column in self.columns}
 
     @cached_property
+    def reads(self) -> dict[int, tuple[int, ...]]:
+        """The ids of the columns that each column reads directly, by its id."""
+        return {column.id: tuple(dep.column for dep in column.deps) for column in self.columns}
+
+    @cached_property
     def readers(self) -> dict[int, tuple[Column, ...]]:
         """The columns that read each column directly, by its id."""
         return {

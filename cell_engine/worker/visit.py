@@ -16,7 +16,7 @@ from typing import Protocol
 
 from cell_engine.kinds.base import RETRYABLE, Call, Failure, Kind, Outcome
 from cell_engine.log import get_logger
-from cell_engine.plan import BLOCKED, Blocked, Cell, Current, Due, Plan, plan
+from cell_engine.plan import BLOCKED, Blocked, Cell, Current, Due, Plan, Row, plan
 from cell_engine.specs.version import Version
 from cell_engine.store.claims import Reading, RowKey
 from cell_engine.store.results import Ending, Release, Result, Stored
@@ -276,7 +276,7 @@ class Visit:
             if not result.retry:
                 after[result.column_id] = _cell_after(cells.get(result.column_id), result, 0)
         row = reading.row
-        steps = plan(type(row)(row.inputs, row.change, after, row.deleted), version, asked, self._unsettled())
+        steps = plan(Row(row.inputs, row.change, after, row.deleted), version, asked, self._unsettled())
         return not (steps.due or steps.blocked or steps.current)
 
     # ---- what calls and plans come to

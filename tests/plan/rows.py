@@ -31,10 +31,10 @@ def shown(row: Row, version: Version, column_id: int) -> Shown:
     elif version.by_id[column_id].kind is None:
         value = row.inputs.get(column_id)
     elif cell.error_class is not None:
-        return Shown("error")
+        return ("error", None)
     else:
         value = cell.ai_value
-    return Shown("missing") if value is None else Shown("value", value)
+    return ("missing", None) if value is None else ("value", value)
 
 
 def mark(row: Row, version: Version, column_id: int) -> bytes:
@@ -45,7 +45,7 @@ def mark(row: Row, version: Version, column_id: int) -> bytes:
 
 def is_lacking(row: Row, version: Version, column_id: int) -> bool:
     deps = version.by_id[column_id].deps
-    return any(not dep.optional and shown(row, version, dep.column).state != "value" for dep in deps)
+    return any(not dep.optional and shown(row, version, dep.column)[0] != "value" for dep in deps)
 
 
 def store(row: Row, step: Due | Blocked | Current, signal: int, value: Json = None, error: str | None = None) -> None:

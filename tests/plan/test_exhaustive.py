@@ -94,7 +94,7 @@ def check(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: tup
             assert not deps & may_move, f"{column.name} is due while an input may still change: {told}"
             assert not lacking, told
             assert one.fingerprint == now, told
-            assert one.inputs == {dep: shown(view, version, dep).value for dep in deps}, told
+            assert one.inputs == {dep: shown(view, version, dep)[1] for dep in deps}, told
             assert automatic or request is not None or cell.demanded > cell.called, told
             assert stale or forced or cell.error_class is not None, f"{column.name} is fresh: {told}"
         elif column.id in blocked:

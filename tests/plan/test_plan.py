@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from cell_engine.plan import Asked, Cell, Row, Shown, fingerprint, plan
+from cell_engine.plan import Asked, Cell, Row, fingerprint, plan
 from cell_engine.specs.compile import compile_text
 from cell_engine.specs.version import Version
 from tests.engine import sheet
@@ -30,4 +30,4 @@ def test_R9_what_reads_a_cell_with_a_remembered_force_waits_for_it() -> None:
 def test_R10_a_number_has_one_fingerprint_before_and_after_it_was_stored(before: float, after: float) -> None:
     # 1e22 comes back from jsonb as an integer, -0.0 as 0.0; and to jsonb, 1.0 and 1 are the same value: "unchanged".
     column = version("z", "a: z").by_name["a"]
-    assert fingerprint(column, [Shown("value", before)]) == fingerprint(column, [Shown("value", after)])
+    assert fingerprint(column, [("value", before)]) == fingerprint(column, [("value", after)])
