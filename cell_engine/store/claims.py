@@ -17,6 +17,9 @@ from cell_engine.store.database import Connection, run
 from cell_engine.store.sweeping import sweep
 
 WAKE_LIMIT = 1000
+BACKLOG = 2000
+"""Rows that sweeps have handed over to another lane (twice the cap, if that is more), or that wait to be tried again:
+above it, they start no more."""
 
 
 class WorkerEndedError(Exception):
@@ -115,6 +118,7 @@ def claim(
             job_types=list(job_types),
             slots=slots,
             sweep_slots=sweep_slots,
+            backlog=BACKLOG,
         ).fetchall()
     return _take(connection, token, lanes)
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from cell_engine.specs.text import Json
+from cell_engine.store.claims import BACKLOG
 from cell_engine.store.database import Connection, run
 
 
@@ -118,4 +119,4 @@ def completions_since(connection: Connection, cursor: Cursor, limit: int = 1000)
 
 def stalled(connection: Connection, seconds: float = 60.0) -> list[Stalled]:
     """Lanes that wait for longer than `seconds`, with the reason."""
-    return [Stalled(*one) for one in run(connection, "stalled", seconds=seconds)]
+    return [Stalled(*one) for one in run(connection, "stalled", seconds=seconds, backlog=BACKLOG)]

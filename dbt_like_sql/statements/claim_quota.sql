@@ -24,9 +24,31 @@ queued as (
     ) as depth
     where lane_walk.job_type = any(%(job_types)s)
 ),
-swept as (
+-- Lanes deep in what sweeps have handed over. While there is one, the collection's sweeps wait in the other lanes, and a
+-- sweep waits while as much of its own lane is to be tried again: a fast column before a slow one, or a provider that is
+-- away, would fill `work` with all of the collection.
+deep as materialized (
+    select lane_walk.* from lane_walk
+    join autofill.collection on collection.id = lane_walk.collection_id
+    cross join lateral (
+        select from autofill.work
+        where state = 'queued' and work.collection_id = lane_walk.collection_id
+          and work.job_type = lane_walk.job_type and priority = 'sweep'
+        offset greatest(%(backlog)s, 2 * collection.cap) limit 1
+    ) as beyond
+),
+open as (
     select distinct collection_id, job_type from autofill.sweep
     where closed_at is null and not paused and job_type = any(%(job_types)s)
+),
+swept as (
+    select open.* from open
+    where not exists (
+        select from deep where deep.collection_id = open.collection_id and deep.job_type <> open.job_type)
+      and not exists (
+        select from autofill.work
+        where state = 'delayed' and work.collection_id = open.collection_id and work.job_type = open.job_type
+        offset %(backlog)s limit 1)
 ),
 held as (select collection_id, sum(held)::int as slots from autofill.slot where held > 0 group by collection_id),
 lane as (

@@ -20,6 +20,8 @@ select namespace.name || '/' || collection.name as collection, waiting.job_type,
             where ended_at is null and beat_at + lease > clock_timestamp() and waiting.job_type = any(job_types)
         ) then 'no live worker serves this job type'
         when coalesce(held.slots, 0) >= collection.cap then 'the cap of ' || collection.cap || ' calls is in flight'
+        when handed_over.rows > %(backlog)s then 'over ' || %(backlog)s || ' rows wait in lane ' || handed_over.job_type
+        when delayed.rows > %(backlog)s then 'over ' || %(backlog)s || ' rows wait to be tried again'
         else 'workers are busy elsewhere'
     end as reason
 from waiting
@@ -28,6 +30,19 @@ join autofill.namespace on namespace.id = collection.namespace_id
 left join lateral (
     select sum(held)::int as slots from autofill.slot where slot.collection_id = collection.id
 ) as held on true
+left join lateral (
+    select other.job_type, count(*) as rows from (
+        select job_type from autofill.work
+        where state = 'queued' and work.collection_id = waiting.collection_id and work.job_type <> waiting.job_type
+          and priority = 'sweep'
+    ) as other
+    group by other.job_type order by 2 desc limit 1
+) as handed_over on true
+left join lateral (
+    select count(*) as rows from autofill.work
+    where state = 'delayed' and work.collection_id = waiting.collection_id and work.job_type = waiting.job_type
+) as delayed on true
 where waiting.since < clock_timestamp() - %(seconds)s * interval '1 second'
-group by namespace.name, collection.name, waiting.job_type, held.slots, collection.cap
+group by namespace.name, collection.name, waiting.job_type, held.slots, collection.cap, handed_over.job_type,
+    handed_over.rows, delayed.rows
 order by 1, 2;

@@ -66,6 +66,7 @@ class Big:
         return {
             "claim_quota": {
                 "worker_id": self.worker, "job_types": ["function", "llm"], "slots": BATCH, "sweep_slots": BATCH,
+                "backlog": 2000,
             },
             "claim_queued": {
                 "worker_id": self.worker, "claim": 9, "collections": [self.collection], "job_types": ["function"],

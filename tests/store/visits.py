@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from cell_engine.plan import BLOCKED, Blocked, Current, Due, Plan, Row, plan
 from cell_engine.specs.version import Version
-from cell_engine.store.claims import WAKE_LIMIT, Claimed, Reading, RowKey, Token, give_back, register, reread
+from cell_engine.store.claims import BACKLOG, WAKE_LIMIT, Claimed, Reading, RowKey, Token, give_back, register, reread
 from cell_engine.store.database import Connection, run
 from cell_engine.store.results import Ending, Flushed, Release, Result, flush
 from cell_engine.worker.visit import _cell_after
@@ -49,7 +49,7 @@ class Worker:
             run(self.claiming, "wake_delayed", limit=WAKE_LIMIT)
         with self.claiming.transaction():
             run(self.claiming, "claim_lock")
-            counts = {"slots": slots, "sweep_slots": slots}
+            counts = {"slots": slots, "sweep_slots": slots, "backlog": BACKLOG}
             return run(
                 self.claiming, "claim_quota", worker_id=self.id, job_types=list(self.job_types), **counts
             ).fetchall()
