@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import signal
 import threading
 import time
+from pathlib import Path
 
 
 def upper(a: str) -> str:
@@ -44,3 +46,11 @@ async def held(a: str) -> str:
 
 def upper_n(n: str) -> str:
     return n.upper()
+
+
+def deadly(a: str) -> str:
+    """Ends its process where `a` is "poison", until the file TEST_ANTIDOTE exists; others are there when it does."""
+    time.sleep(0.3)
+    if a == "poison" and not Path(os.environ["TEST_ANTIDOTE"]).exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return a

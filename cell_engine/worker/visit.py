@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, TypedDict
 
+from cell_engine.kinds.apart import Apart
 from cell_engine.kinds.base import RETRYABLE, Call, Failure, Kind, Outcome
 from cell_engine.log import get_logger
 from cell_engine.plan import BLOCKED, Blocked, Cell, Current, Due, Plan, plan
@@ -26,6 +27,13 @@ ROUNDS = 3
 STORM_SECONDS = 30.0
 BACKOFF_SECONDS = (1.0, 60.0)
 
+SUSPECT_DEATHS = 2
+"""A row in flight at so many deaths of workers is computed apart. Not at the first: most workers die of something else,
+a machine lost or a release, and all that they held would then go the slow way."""
+
+PLACE_SECONDS = (0.5, 3.0)
+"""A suspect that finds no place apart comes again after so long: it keeps no slot from others."""
+
 log = get_logger(__name__)
 
 
@@ -34,6 +42,9 @@ class Host(Protocol):
 
     @property
     def kinds(self) -> Mapping[str, Kind]: ...
+
+    @property
+    def apart(self) -> Apart: ...
 
     def version(self, collection_id: int, number: int) -> Version: ...
 
@@ -139,12 +150,19 @@ class Visit:
                 self._elsewhere[column.id] = column.job_type
             elif self._rounds[column.id] >= ROUNDS:
                 self._spent.add(column.id)
+            elif self._is_suspect(column.id) and not self._host.apart.free:
+                self._waiting[column.id] = Wait(random.uniform(*PLACE_SECONDS), True)  # noqa: S311
             elif len(self.calling) < self.slots:
                 self._call(due, version)
             elif reading.priority == "edit" and not self.wants_slot:
                 self.wants_slot = True
                 self._host.want_slot(self)
         return steps
+
+    def _is_suspect(self, column_id: int) -> bool:
+        """Whether calling the cell may end this process: it may have ended others, or is known to have."""
+        cell = self._reading.row.cells.get(column_id)
+        return self._reading.deaths >= SUSPECT_DEATHS or (cell is not None and cell.error_class == "crashed")
 
     def _unsettled(self) -> set[int]:
         return {*self.calling, *self._waiting, *self._elsewhere, *self._spent}
@@ -173,7 +191,10 @@ class Visit:
             ),
             deadline=column.timeout,
         )
-        task = asyncio.create_task(self._host.kinds[column.job_type].compute(call))
+        if self._is_suspect(column.id):
+            task = self._host.apart.start(call)
+        else:
+            task = asyncio.create_task(self._host.kinds[column.job_type].compute(call))
         task.add_done_callback(lambda _: self._woken.set())
         self.calling[column.id] = Calling(due, reading, asyncio.get_running_loop().time(), task)
 
