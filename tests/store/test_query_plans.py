@@ -79,6 +79,8 @@ class Big:
             "lock_rows": keys,
             "lock_work": keys,
             "lock_work_skip": {"collection_id": self.collection, "rows": rows},
+            "flush_begin": {**keys, "worker_id": self.worker, "number": 1},
+            "flush_found": {**visits, "columns": [2] * BATCH},
             "visits_lock": visits,
             "read_visits": visits,
             "finalize_cells": {
@@ -111,7 +113,7 @@ STATEMENTS = [
     "claim_quota", "claim_queued", "sweep_window", "sweep_start", "lock_rows", "lock_work", "lock_work_skip",
     "visits_lock", "read_visits", "finalize_cells", "release", "demand_raise", "demand_queue", "dispatch_progress",
     "end_dispatches", "reclaim_work", "page_cells", "page_inputs", "wake_delayed", "work_cancel", "work_of_dispatch",
-    "visits_dirty",
+    "visits_dirty", "flush_begin", "flush_found",
 ]  # fmt: skip
 
 NEEDS = {
