@@ -75,3 +75,19 @@ def test_attempts_and_answers_tell_what_happened(run: Run, things: str, worker: 
     (earlier,) = json.loads(run("answers", things, "1", "words", "--json").stdout)
     assert earlier["was"] == 2
     assert run("answers", things, "1", "words").exit_code == 0
+
+
+def test_progress_is_told_in_words_and_in_numbers(run: Run, things: str, worker: None) -> None:
+    assert run("reprocess", things, "--wait").exit_code == 0
+    again = run("reprocess", things, "--column", "words", "--wait")
+    assert "2 up to date already" in again.stdout
+    forced = run("reprocess", things, "--column", "words", "--force", "--wait")
+    assert "2 answered as before" in forced.stdout
+    watched = json.loads(run("watch", forced.stdout.split("dispatch ")[1].split()[0], "--json").stdout)
+    assert (watched["done"], watched["running"], watched["queued"], watched["waiting"]) == (3, 0, 0, 0)
+    assert (watched["failed"], watched["superseded"], watched["eta_seconds"]) == ({}, 0, None)
+    assert watched["saved"] == {"fresh": 0, "unchanged": 2}
+    listed = json.loads(run("status", things, "--json").stdout)["collections"][0]["dispatches"][0]
+    assert listed["columns"] == ["words"]
+    assert listed["saved"] == watched["saved"]
+    assert "answered as before" in run("status", things).stdout
