@@ -76,6 +76,8 @@ def check(as_json: AsJson = False) -> None:
             typer.echo(f"{'BROKEN' if rows else 'holds '}  {name.replace('_', ' ')}")
             for row in rows[:5]:
                 typer.echo(f"        {row}")
+        rules = len(rule_names())
+        typer.echo(f"{len(broken)} of {rules} rules broken" if broken else f"all {rules} rules hold")
     if broken:
         raise typer.Exit(1)
 

@@ -284,7 +284,8 @@ def _cell_text(cell: ShownInput | ShownCell | None) -> Text:
         return Text(one_line(f"{status}: {why}" if why else status), style=_STATUS_STYLES.get(str(status), ""))
     # An answer that is being replaced is still the one shown, and looks like it.
     style = "" if status in (None, "ready") else _STATUS_STYLES.get(status, "")
-    return Text(one_line(cell.value), style=style)
+    moved = "*" if getattr(cell, "inputs_moved", False) else ""
+    return Text(moved + one_line(cell.value), style=style)
 
 
 def _number(count: int) -> str:

@@ -109,7 +109,8 @@ class PartitionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ShownCell:
-    """A computed cell as shown: its value, derived status and, in error or blocked, why."""
+    """A computed cell as shown: its value, derived status and, in error or blocked, why. `inputs_moved`: a person's
+    value, and what the column reads has changed since it was given."""
 
     row_id: int
     column_id: int
@@ -118,6 +119,7 @@ class ShownCell:
     error_class: str | None
     error: str | None
     model: str | None
+    inputs_moved: bool
 
 
 @dataclass(frozen=True, slots=True)
