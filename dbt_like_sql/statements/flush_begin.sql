@@ -1,6 +1,7 @@
 -- A batch of a worker begins: its number is taken, and the work it is about is locked in key order, waiting. A batch that
 -- comes again after its commit is not new; while that commit is on its way this waits for it. One statement, so that
--- a batch that goes well needs no round trip more. Without a number it is always new.
+-- a batch that goes well needs no round trip more (0.43 ms with its commit, for 5 rows; 0.34 by the lock alone, 4.0 against
+-- 5.0 ms for 500, as it returns one row). Without a number it is always new.
 with begun as (
     insert into autofill.flush as flush (worker_id, number)
     select %(worker_id)s, %(number)s::bigint where %(number)s::bigint is not null
