@@ -88,12 +88,17 @@ class Progress:
     def eta(self) -> float | None:
         """Seconds until it is over at the pace of the last minute; None where that cannot be told: it has ended, is
         canceled or paused, or nothing has come of it lately."""
-        left = self.running + self.queued + self.waiting
+        left = self.running / 2 + self.queued + self.waiting  # rows under way are half way, about
         passed = self.rows - left
-        if (self.ended_at or self.canceled_at or self.paused_at) is not None or passed <= 0 or self.recent <= 0:
+        over = self.ended_at or self.canceled_at or self.paused_at
+        if over is not None or passed <= 0 or self.recent <= 0:
             return None
-        # Cells a row as those that are behind us brought: a filter passes rows that bring none, a cascade adds cells.
-        return left * (self.done / passed) * self.recent_seconds / self.recent
+        if not self.columns and self.only_if is None:
+            cells = max(0.0, self.total - self.done)
+        else:
+            # Each row brings what those behind us brought: a filter passes rows that bring none, a cascade adds cells.
+            cells = left * self.done / passed
+        return cells * self.recent_seconds / self.recent
 
 
 @dataclass(frozen=True, slots=True)

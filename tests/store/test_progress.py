@@ -2,6 +2,7 @@
 
 import pytest
 
+from cell_engine.plan import plan
 from cell_engine.store.control import pause
 from cell_engine.store.database import Connection
 from cell_engine.store.demands import RangeScope, RowScope, dispatch
@@ -33,9 +34,9 @@ def test_every_row_and_cell_of_a_dispatch_is_somewhere(connection: Connection) -
     now = of(connection, asked)
     assert (now.done, now.outcomes, now.failed) == (3, {"ready": 3}, {})
     assert (now.running, now.queued, now.waiting) == (2, ROWS - 6, 1)
-    # 3 cells took so long, 7 are left
+    # 3 cells of 4 rows took so long, 6 rows are left, those under way half done
     assert now.recent == 3
-    assert now.eta == pytest.approx(now.recent_seconds * 7 / 3)
+    assert now.eta == pytest.approx(now.recent_seconds * (6 / 4))
 
     again = dispatch(connection, made.collection.id, RowScope((10,)), columns=b, reason="reprocess", actor="me")
     for visit in visits[4:]:
@@ -50,6 +51,17 @@ def test_every_row_and_cell_of_a_dispatch_is_somewhere(connection: Connection) -
     ended = of(connection, asked)
     assert (ended.done, ended.ended_at is not None) == (ROWS, True)
     assert (ended.running, ended.queued, ended.waiting, ended.eta) == (0, 0, 0, None)
+
+
+def test_the_time_left_goes_by_cells_where_all_of_them_are_known(connection: Connection) -> None:
+    made = make(connection, sheet("a", "b: a", "c: a"), rows=[{"a": f"x{row}"} for row in range(ROWS)])
+    claimer = Claimer(connection)
+    visits = claimer.claim()
+    steps = plan(visits[0].row, made.version, {})
+    claimer.flush([claimer.answer(visit, made.id("b"), "B", steps) for visit in visits[:5]])
+    now = of(connection, visits[0].dispatch_id)
+    assert (now.running, now.total, now.done) == (ROWS, 2 * ROWS, 5)
+    assert now.eta == pytest.approx(now.recent_seconds * 15 / 5)
 
 
 def test_cells_that_needed_no_call_are_saved(connection: Connection) -> None:
