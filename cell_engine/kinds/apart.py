@@ -72,11 +72,14 @@ async def _compute(call: Call) -> Outcome:
 
 async def _in_process(call: Call) -> Outcome | int:
     """The outcome, or the exit code of a process that ended without one."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", __name__, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        start_new_session=True,  # Ctrl-C is for the worker, and no death of the call's
-    )  # fmt: skip
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", __name__, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            start_new_session=True,  # Ctrl-C is for the worker, and no death of the call's
+        )  # fmt: skip
+    except OSError as error:  # no memory or no process to be had: not the call's fault
+        return Failure("transient", f"No process could be started for it: {error.strerror}")
     assert process.stdin is not None
     assert process.stdout is not None
     try:

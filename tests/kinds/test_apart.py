@@ -40,3 +40,10 @@ async def test_whatever_ends_the_process_is_a_death(monkeypatch: pytest.MonkeyPa
     assert isinstance(outcome, Failure)
     assert outcome.error_class == "crashed"
     assert "(exit code 3, exit code 3, exit code 3)" in outcome.message
+
+
+async def test_a_process_that_cannot_be_started_is_no_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    outcome = await Apart().start(call(function_column("length"), "x"))
+    assert isinstance(outcome, Failure)
+    assert (outcome.error_class, "No such file" in outcome.message) == ("transient", True)
