@@ -3,8 +3,10 @@
 import asyncio
 import os
 import random
+import signal
 import threading
 import time
+from pathlib import Path
 
 
 def upper(a: str) -> str:
@@ -60,3 +62,11 @@ async def shape_1(**inputs: object) -> str:
 async def shape_2(**inputs: object) -> str:
     await asyncio.sleep(random.random() * 0.02)
     return _shape(2, inputs)
+
+
+def deadly(a: str) -> str:
+    """Ends its process where `a` is "poison", until the file TEST_ANTIDOTE exists; others are there when it does."""
+    time.sleep(0.3)
+    if a == "poison" and not Path(os.environ["TEST_ANTIDOTE"]).exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return a

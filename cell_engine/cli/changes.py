@@ -93,14 +93,18 @@ def history(
 
 def _revert(function: Callable[..., int], collection: str, wait: bool) -> None:
     from cell_engine.store import changes
-    from cell_engine.store.collections import find_collection
+    from cell_engine.store.collections import find_collection, load_version
 
     with open_database() as connection:
         found = find_collection(connection, collection)
         dispatch_id = function(connection, found.id, actor=actor())
-        changed = changes.history(connection, found.id, limit=1000)
-        rows = sorted({entry.row_id for entry in changed if entry.dispatch_id == dispatch_id})
-        typer.echo(f"row {', '.join(map(str, rows))}: dispatch {dispatch_id}")
+        version = load_version(connection, found.id)
+        names = {one.id: one.name for one in version.columns}
+        entries = [one for one in changes.history(connection, found.id, limit=1000) if one.dispatch_id == dispatch_id]
+        for entry in reversed(entries):
+            before, after = _side(entry.was_set, entry.was), _side(entry.now_set, entry.now)
+            typer.echo(f"row {entry.row_id}, {names.get(entry.column_id, '(deleted)')}: {before} → {after}")
+        typer.echo(f"{entries[0].reason} of dispatch {entries[0].reverts}: dispatch {dispatch_id}")
         if wait:
             follow(connection, dispatch_id)
 

@@ -62,13 +62,15 @@ def follow(connection: Connection, dispatch_id: int) -> None:
     screen = render.console()
     with render.follower(screen, f"dispatch {dispatch_id}") as shown:
         while True:
+            asked = time.monotonic()
             now = progress(connection, dispatch_id)
             if now is None:
                 raise AutofillError(f"dispatch {dispatch_id} is gone")
             shown.update(now)
             if now.ended_at is not None:
                 break
-            time.sleep(_FOLLOW_SECONDS)
+            # It reads all that the dispatch has brought: of a large one, seldom.
+            time.sleep(max(_FOLLOW_SECONDS, 10 * (time.monotonic() - asked)))
     if now.failed:
         screen.print("in error: " + ", ".join(f"{count:,} {name}" for name, count in sorted(now.failed.items())))
         raise typer.Exit(1)

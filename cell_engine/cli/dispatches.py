@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import typer
@@ -13,7 +12,12 @@ from cell_engine.errors import NotFoundError
 
 
 def watch(dispatch: DispatchId, as_json: AsJson = False) -> None:
-    """Show a dispatch's progress until it has ended; exit code 1 if cells ended in error. --json: as it is now."""
+    """Show a dispatch's progress until it has ended; exit code 1 if cells ended in error. --json: as it is now.
+
+    Cells are counted by what came of them: "up to date already" needed no call, "answered as before" was called and
+    changed nothing that reads it, "superseded" belongs to a later dispatch. Rows are running, queued, or waiting: to be
+    tried again, or for a pause to end. The time left is at the pace of the last minute.
+    """
     from cell_engine.cli import render
     from cell_engine.store.reading import progress
 
@@ -22,7 +26,7 @@ def watch(dispatch: DispatchId, as_json: AsJson = False) -> None:
         if now is None:
             raise NotFoundError(f"no dispatch {dispatch}")
         if as_json:
-            render.print_json(asdict(now))
+            render.print_json(render.progress_json(now))
         else:
             follow(connection, dispatch)
 
@@ -72,6 +76,8 @@ def check(as_json: AsJson = False) -> None:
             typer.echo(f"{'BROKEN' if rows else 'holds '}  {name.replace('_', ' ')}")
             for row in rows[:5]:
                 typer.echo(f"        {row}")
+        rules = len(rule_names())
+        typer.echo(f"{len(broken)} of {rules} rules broken" if broken else f"all {rules} rules hold")
     if broken:
         raise typer.Exit(1)
 

@@ -89,6 +89,8 @@ def load(
         batches = ", ".join(batch.key for batch in loaded.batches)
         if loaded.new:
             typer.echo(f"{found.full_name}: {loaded.rows:,} rows from {file.name} as batch {batches}")
+            if loaded.dispatches:
+                typer.echo(f"computing what they make due in dispatch {', '.join(map(str, loaded.dispatches))}")
             version = load_version(connection, found.id)
             warn_without_workers(connection, version, [column.name for column in version.computed])
         elif not loaded.batches:
@@ -266,6 +268,10 @@ def show(
         return
     screen = render.console()
     screen.print(render.rows_table(version, inputs, cells, names, screen.width))
+    moved = [cell for cell in cells if cell.inputs_moved and version.by_id[cell.column_id].name in names]
+    if moved:
+        where = ", ".join(f"row {cell.row_id} {version.by_id[cell.column_id].name}" for cell in moved)
+        screen.print(f"* inputs changed since you edited: {where}", soft_wrap=True)
     if len(by_row) == rows:
         screen.print(f"next page: --after {max(by_row)}")
 
@@ -293,6 +299,7 @@ def _row_json(row_id: int, by_column: Mapping[int, Any], columns: Sequence[Colum
                 "error_class": cell.error_class,
                 "error": cell.error,
                 "model": cell.model,
+                "inputs_moved": cell.inputs_moved,
             }
     return {"row": row_id, "cells": cells}
 

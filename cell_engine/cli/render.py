@@ -37,6 +37,8 @@ _STATUS_STYLES = {
     "computing": "blue",
     "empty": "dim",
 }
+# What comes of a cell, where its own word would have to be explained.
+_OUTCOMES = {"fresh": "up to date already", "unchanged": "answered as before"}
 _STATUS_ORDER = {status: place for place, status in enumerate(_STATUS_STYLES)}
 
 
@@ -174,14 +176,34 @@ def lanes_table(lanes: Iterable[Any]) -> Table:
 
 
 def outcomes_line(progress: DispatchProgress) -> str:
-    """What has come of a dispatch so far, such as "310 ready, 12 blocked, 3 schema, 40 rows queued"."""
+    """What has come of a dispatch so far, such as "310 ready, 12 blocked, 3 in error (schema), 40 rows queued, about 2
+    min left"."""
     outcomes = sorted(progress.outcomes.items(), key=lambda one: _place(one[0]))
-    ended = [f"{count:,} {outcome}" for outcome, count in outcomes]
-    rows = dict(progress.work)
-    if progress.rows_ahead:
-        rows["queued"] = rows.get("queued", 0) + progress.rows_ahead
-    ahead = [f"{count:,} {'row' if count == 1 else 'rows'} {state}" for state, count in sorted(rows.items())]
-    return ", ".join(ended + ahead) or "nothing yet"
+    ended = [
+        f"{count:,} {f'in error ({outcome})' if outcome in progress.failed else _OUTCOMES.get(outcome, outcome)}"
+        for outcome, count in outcomes
+    ]
+    ahead = [
+        f"{rows:,} {'row' if rows == 1 else 'rows'} {state}"
+        for rows, state in ((progress.running, "running"), (progress.queued, "queued"), (progress.waiting, "waiting"))
+        if rows
+    ]
+    left = [] if progress.eta is None or not ahead else [f"about {duration(progress.eta)} left"]
+    return ", ".join(ended + ahead + left) or "nothing yet"
+
+
+def progress_json(progress: DispatchProgress) -> dict[str, Any]:
+    """All there is to say of a dispatch, for programs; `eta_seconds` is null where it cannot be told."""
+    derived = ("done", "failed", "running", "queued", "waiting", "superseded", "saved")
+    facts = {name: getattr(progress, name) for name in (*progress.__slots__, *derived)}
+    return facts | {"eta_seconds": progress.eta}
+
+
+def duration(seconds: float) -> str:
+    """Roughly: "40 s", "3 min", "5.2 h"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class Follower(Protocol):
@@ -262,7 +284,8 @@ def _cell_text(cell: ShownInput | ShownCell | None) -> Text:
         return Text(one_line(f"{status}: {why}" if why else status), style=_STATUS_STYLES.get(str(status), ""))
     # An answer that is being replaced is still the one shown, and looks like it.
     style = "" if status in (None, "ready") else _STATUS_STYLES.get(status, "")
-    return Text(one_line(cell.value), style=style)
+    moved = "*" if getattr(cell, "inputs_moved", False) else ""
+    return Text(moved + one_line(cell.value), style=style)
 
 
 def _number(count: int) -> str:

@@ -147,7 +147,7 @@ def _seen_json(seen: _Seen) -> dict[str, Any]:
         "rows": seen.collection.next_row - 1,
         "cells": seen.counts and {names[column]: by_status for column, by_status in seen.counts.items()},
         "dispatches": [
-            {name: getattr(one, name) for name in one.__slots__ if name != "collection_id"}
+            {name: value for name, value in render.progress_json(one).items() if name != "collection_id"}
             | {"columns": [names.get(column, column) for column in one.columns]}
             for one in seen.dispatches
         ],

@@ -91,6 +91,11 @@ def _stamp(path: Path) -> Stamp:
 def _format(path: Path, head: bytes) -> Literal["csv", "parquet"]:
     if head.startswith(_PARQUET):
         return "parquet"
+    if path.suffix.lower() == ".parquet":
+        raise LoadError(
+            f"{path}: it is named .parquet and is not Parquet, which begins with PAR1: is the file complete? CSV is "
+            "loaded under another name"
+        )
     for mark, encoding in _MARKS:
         if head.startswith(mark):
             raise LoadError(f"{path}: it is {encoding}, not UTF-8; {_convert(path, encoding)}")
@@ -137,8 +142,8 @@ def _not_utf8(path: Path, offset: int) -> str:
         before = file.read(min(20, offset))
         byte, after = file.read(1), file.read(20)
     where = f"byte 0x{byte.hex().upper()} at offset {offset:,} (line {_line_of(path, offset):,})"
-    if len(after) < 3 and byte >= b"\xc0":
-        return f"{path}: it ends inside a character, {where}: is the file complete?"
+    if len(after) < 3 and byte >= b"\xc0" and all(0x80 <= one < 0xC0 for one in after):
+        return f"{path}: it ends inside a character, {where}: is the file complete, and is it UTF-8?"
     try:
         as_read = re.split(r"[\r\n]", (byte + after).decode("cp1252"))[0]
     except UnicodeDecodeError:

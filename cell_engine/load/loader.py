@@ -47,6 +47,11 @@ class Loaded:
         return sum(batch.rows for batch in self.batches)
 
     @property
+    def dispatches(self) -> list[int]:
+        """Those that compute what the rows added by this call make due."""
+        return [batch.dispatch_id for batch in self.batches if batch.dispatch_id is not None]
+
+    @property
     def rejected(self) -> list[tuple[int, str]]:
         return [line for batch in self.batches for line in batch.rejected][:REJECTED_KEPT]
 

@@ -33,6 +33,7 @@ def apply(connection: Connection, spec: CompiledSpec, *, actor: str) -> Applied:
     with connection.transaction():
         collection = ensure_collection(connection, spec)
         run(connection, "collection_lock", collection_id=collection.id)
+        run(connection, "version_lock", collection_id=collection.id)
         collection = ensure_collection(connection, spec)
         if current_hash(connection, collection) == spec.hash:
             return Applied(collection, load_version(connection, collection.id), created=False)

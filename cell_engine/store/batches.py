@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,10 @@ REJECTED_KEPT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A contiguous range of row ids; empty when last_row < first_row. `rejected`: (line, reason), the first 1,000."""
+    """A contiguous range of row ids; empty when last_row < first_row. `rejected`: (line, reason), the first 1,000.
+
+    `dispatch_id` is known only to who has just added it: what its rows make due is computed in that.
+    """
 
     id: int
     key: str
@@ -26,6 +29,7 @@ class Batch:
     rejected: tuple[tuple[int, str], ...]
     rejected_rows: int
     loaded_at: datetime
+    dispatch_id: int | None = field(default=None, compare=False)
 
     @property
     def rows(self) -> int:
@@ -91,7 +95,8 @@ def add_batch(
                 )
     if dispatch_id is not None:
         end_dispatches(connection, [dispatch_id])
-    return find_batches(connection, collection_id, [key])[0], added is not None
+    (batch,) = find_batches(connection, collection_id, [key])
+    return replace(batch, dispatch_id=dispatch_id), added is not None
 
 
 def _copy(

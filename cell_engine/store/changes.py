@@ -13,14 +13,14 @@ from typing import Literal
 from cell_engine.errors import AutofillError, BadValueError, NotFoundError
 from cell_engine.specs.text import Json
 from cell_engine.specs.version import Version
-from cell_engine.store.collections import load_version
+from cell_engine.store.collections import hold_version
 from cell_engine.store.database import Connection, run
 from cell_engine.store.demands import insert_dispatch, lock_rows, lock_work, raise_rows
 from cell_engine.store.results import end_dispatches
 
 
 class ConflictError(AutofillError):
-    """A change cannot be taken back, since somebody has changed one of its cells again."""
+    """A change cannot be taken back: somebody has changed one of its cells again, or their column's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def edit(connection: Connection, collection_id: int, row_id: int, values: Mappin
     that does not fit its type.
     """
     with connection.transaction():
-        version = load_version(connection, collection_id)
+        version = hold_version(connection, collection_id)
         wanted = {column: _Wanted(True, _accept(version, column, value)) for column, value in values.items()}
         dispatch_id, displaced, _ = _change(connection, version, {row_id: wanted}, "edit", actor)
     end_dispatches(connection, [dispatch_id, *displaced])
@@ -70,7 +70,7 @@ def reset(connection: Connection, collection_id: int, row_id: int, columns: Sequ
     has a person's value.
     """
     with connection.transaction():
-        version = load_version(connection, collection_id)
+        version = hold_version(connection, collection_id)
         for column in columns:
             _column_name(version, column)
         wanted = {column: _Wanted(False) for column in columns}
@@ -85,7 +85,7 @@ def reset(connection: Connection, collection_id: int, row_id: int, columns: Sequ
 def undo(connection: Connection, collection_id: int, *, actor: str) -> int:
     """Take back the actor's latest change that is not taken back yet; returns the dispatch's id.
 
-    Raises NotFoundError when there is none, ConflictError when somebody has changed one of its cells since.
+    Raises NotFoundError when there is none, ConflictError when somebody has changed a cell, or its type, since.
     """
     return _revert(connection, collection_id, "undo", actor)
 
@@ -93,7 +93,7 @@ def undo(connection: Connection, collection_id: int, *, actor: str) -> int:
 def redo(connection: Connection, collection_id: int, *, actor: str) -> int:
     """Take back the actor's latest undo, unless the actor has changed something since; returns the dispatch's id.
 
-    Raises NotFoundError when there is none, ConflictError when somebody has changed one of its cells since.
+    Raises NotFoundError when there is none, ConflictError when somebody has changed a cell, or its type, since.
     """
     return _revert(connection, collection_id, "redo", actor)
 
@@ -122,7 +122,7 @@ def history(
 
 def _revert(connection: Connection, collection_id: int, reason: Literal["undo", "redo"], actor: str) -> int:
     with connection.transaction():
-        version = load_version(connection, collection_id)
+        version = hold_version(connection, collection_id)
         # One at a time per collection and actor: two undos at once are two changes taken back, not one twice.
         connection.execute(
             "select pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"autofill.revert {collection_id} {actor}"]
@@ -140,7 +140,11 @@ def _revert(connection: Connection, collection_id: int, reason: Literal["undo", 
                     f"cannot {reason}: row {one.row_id}, column {_column_name(version, one.column_id)!r} was changed "
                     f"again by {one.overtaken_by} at {one.overtaken_at:%Y-%m-%d %H:%M:%S}"
                 )
-            wanted.setdefault(one.row_id, {})[one.column_id] = _Wanted(one.was_set, one.was)
+            try:
+                was = _accept(version, one.column_id, one.was) if one.column_id in version.by_id else one.was
+            except BadValueError as error:
+                raise ConflictError(f"cannot {reason}: what row {one.row_id} held does not fit now: {error}") from None
+            wanted.setdefault(one.row_id, {})[one.column_id] = _Wanted(one.was_set, was)
         dispatch_id, displaced, _ = _change(connection, version, wanted, reason, actor, reverts=target.id)
     end_dispatches(connection, [dispatch_id, *displaced])
     return dispatch_id

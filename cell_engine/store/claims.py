@@ -41,7 +41,7 @@ class RowKey(NamedTuple):
 @dataclass(slots=True)
 class Reading:
     """Everything a visit plans with, of one snapshot. `signal` is the latest demand it covers, `raised` how
-    often demand had come."""
+    often demand had come; `deaths` are workers that have died with the row in flight."""
 
     key: RowKey
     token: Token
@@ -52,6 +52,7 @@ class Reading:
     dispatch_id: int
     asked: dict[int, Asked]
     attempts: dict[int, int]
+    deaths: int
     version: int
     batch_id: int
     row: Row
@@ -295,6 +296,7 @@ def _reading(worker_id: UUID, one: Any) -> Reading:
         dispatch_id=one.dispatch_id,
         asked={int(column): _asked(value) for column, value in one.demand.items()} if one.demand else {},
         attempts={int(column): count for column, count in one.attempts.items()} if one.attempts else {},
+        deaths=one.deaths,
         version=one.version,
         batch_id=one.batch_id,
         row=Row(

@@ -52,6 +52,12 @@ def load_version(connection: Connection, collection_id: int, number: int | None 
     return Version(collection_id, number, tuple(Column.from_json(one.definition) for one in columns))
 
 
+def hold_version(connection: Connection, collection_id: int) -> Version:
+    """The current version, which no apply replaces before the caller's transaction has ended."""
+    run(connection, "version_hold", collection_id=collection_id)
+    return load_version(connection, collection_id)
+
+
 def collection_name(connection: Connection, collection_id: int) -> str:
     """ "namespace/name" of a collection that exists."""
     return next(one.full_name for one in list_collections(connection) if one.id == collection_id)

@@ -46,14 +46,14 @@ def _control(connection: Connection, statement: str, dispatch_id: int) -> None:
     found: Any = run(connection, "dispatch_progress", dispatches=[dispatch_id]).fetchone()
     if found is None:
         raise NotFoundError(f"no dispatch {dispatch_id}")
-    if found.ended_at is not None:
-        state = "has ended"
-    elif found.canceled_at is not None:
-        state = "is canceled"
-    else:
-        state = "is paused" if found.paused_at is not None else "is not paused"
     doing = statement.removeprefix("dispatch_")
-    raise DispatchStateError(f"dispatch {dispatch_id} {state}: there is nothing to {doing}")
+    if found.ended_at is not None:
+        state = f"has ended: there is nothing to {doing}"
+    elif found.canceled_at is not None:
+        state = "is canceled already" if doing == "cancel" else f"is canceled: there is nothing to {doing}"
+    else:
+        state = "is paused already" if doing == "pause" else f"is not paused: there is nothing to {doing}"
+    raise DispatchStateError(f"dispatch {dispatch_id} {state}")
 
 
 def _each_batch(connection: Connection, statement: str, dispatch_id: int) -> None:

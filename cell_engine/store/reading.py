@@ -18,7 +18,8 @@ class Progress:
     """How far a dispatch is. `total` is the cells in scope, with `only_if` no more than a bound.
 
     `outcomes` counts cells that ended, by outcome; `attempts` counts calls, by outcome; `work` counts rows by queue
-    state; `rows_ahead` are rows no claimer has come to yet.
+    state; `rows_ahead` are rows no claimer has come to yet, of the `rows` in scope (0 for an edit: what it makes due is
+    not known before). `recent` are cells that ended in the last `recent_seconds`, a minute at most.
 
     Counts are for display; `ended_at` alone says that it is over.
     """
@@ -43,6 +44,9 @@ class Progress:
     tokens_out: int
     work: dict[str, int]
     rows_ahead: int
+    rows: int
+    recent: int
+    recent_seconds: float
 
     @property
     def done(self) -> int:
@@ -53,6 +57,48 @@ class Progress:
     def failed(self) -> dict[str, int]:
         """Cells that ended in error, by class; blocked is not one."""
         return {outcome: cells for outcome, cells in self.outcomes.items() if outcome in FAILED}
+
+    @property
+    def running(self) -> int:
+        """Rows that a worker is at."""
+        return self.work.get("computing", 0)
+
+    @property
+    def queued(self) -> int:
+        """Rows that any worker may take, those its sweep has not come to among them."""
+        return self.work.get("queued", 0) + self.rows_ahead
+
+    @property
+    def waiting(self) -> int:
+        """Rows that will be tried again later, or wait for a pause to end."""
+        return self.work.get("delayed", 0) + self.work.get("parked", 0)
+
+    @property
+    def superseded(self) -> int:
+        """Cells that a later dispatch has asked for, too: they are that one's now."""
+        return self.outcomes.get("superseded", 0)
+
+    @property
+    def saved(self) -> dict[str, int]:
+        """Calls that were not made: cells found current (`fresh`), and cells that answered as before (`unchanged`), so
+        that nothing had to follow."""
+        return {outcome: self.outcomes.get(outcome, 0) for outcome in ("fresh", "unchanged")}
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds until it is over at the pace of the last minute; None where that cannot be told: it has ended, is
+        canceled or paused, or nothing has come of it lately."""
+        left = self.running / 2 + self.queued + self.waiting  # rows under way are half way, about
+        passed = self.rows - left
+        over = self.ended_at or self.canceled_at or self.paused_at
+        if over is not None or passed <= 0 or self.recent <= 0:
+            return None
+        if not self.columns and self.only_if is None:
+            cells = max(0.0, self.total - self.done)
+        else:
+            # Each row brings what those behind us brought: a filter passes rows that bring none, a cascade adds cells.
+            cells = left * self.done / passed
+        return cells * self.recent_seconds / self.recent
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +114,8 @@ class PartitionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ShownCell:
-    """A computed cell as shown: its value, derived status and, in error or blocked, why."""
+    """A computed cell as shown: its value, derived status and, in error or blocked, why. `inputs_moved`: a person's
+    value, and what the column reads has changed since it was given."""
 
     row_id: int
     column_id: int
@@ -77,6 +124,7 @@ class ShownCell:
     error_class: str | None
     error: str | None
     model: str | None
+    inputs_moved: bool
 
 
 @dataclass(frozen=True, slots=True)

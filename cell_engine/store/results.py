@@ -88,14 +88,27 @@ class Flushed:
     freed: Counter[int] = field(default_factory=Counter)
 
 
-def flush(connection: Connection, worker_id: UUID, results: Sequence[Result], releases: Sequence[Release]) -> Flushed:
-    """Store a batch of one worker's results and releases: all of it, or, on an error, none."""
+def flush(
+    connection: Connection,
+    worker_id: UUID,
+    results: Sequence[Result],
+    releases: Sequence[Release],
+    number: int | None = None,
+) -> Flushed:
+    """Store a batch of one worker's results and releases: all of it, or, on an error, none.
+
+    With a `number`, higher than that of any batch of this worker before it, the batch may be tried again after an error
+    that left open whether it was stored: once stored it is found, and nothing is booked twice.
+    """
     flushed = Flushed()
     with connection.transaction():
         if releases:
             run(connection, "lock_rows", **_keys(list({release.key for release in releases})))
         keys = {one.key for one in results} | {one.key for one in releases}
-        run(connection, "lock_work", **_keys(list(keys)))
+        begun = run(connection, "flush_begin", worker_id=worker_id, number=number, **_keys(list(keys))).fetchone()
+        assert begun is not None
+        if not begun.is_new:
+            return _found(connection, worker_id, results, releases)
         if results:
             flushed.stored = _store(connection, worker_id, results, flushed.dispatches)
         if releases:
@@ -113,6 +126,24 @@ def flush(connection: Connection, worker_id: UUID, results: Sequence[Result], re
                 Released(one.outcome, fresh.get(release.key)) for release, one in zip(releases, ends, strict=True)
             ]
     return flushed
+
+
+def _found(connection: Connection, worker_id: UUID, results: Sequence[Result], releases: Sequence[Release]) -> Flushed:
+    """What became of a batch that was stored before. The slots it freed are not known: `recover` settles them."""
+    keys = list({(one.key, one.token.claim) for one in releases})
+    readings = {reading.key: reading for reading in read(connection, worker_id, keys)}
+    released = [Released("kept" if one.key in readings else "released", readings.get(one.key)) for one in releases]
+    ended = {one.key for one in releases}
+    found = run(
+        connection,
+        "flush_found",
+        worker_id=worker_id,
+        **_keys([one.key for one in results]),
+        claims=numbers([one.token.claim for one in results]),
+        columns=numbers([one.column_id for one in results]),
+    ).fetchall()
+    stored = [Stored(one.held or result.key in ended, one.change) for result, one in zip(results, found, strict=True)]
+    return Flushed(stored, released, {one.dispatch_id for one in results})
 
 
 def end_dispatches(connection: Connection, dispatches: Sequence[int]) -> list[int]:

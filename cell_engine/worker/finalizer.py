@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
@@ -84,6 +85,7 @@ class Finalizer:
         self._host = host
         self._freed: dict[UUID, Counter[int]] = {}
         self._unsure: set[UUID] = set()
+        self._numbers = count(1)
         self._entries: deque[Entry] = deque()
         self._arrived = asyncio.Event()
         self._closing = False
@@ -141,7 +143,8 @@ class Finalizer:
         results = [result for entry in entries for result in entry.results]
         releases = [entry.release for entry in entries if entry.release is not None]
         try:
-            flushed = await self._patiently(self._unsure.add, flush, worker_id, results, releases)
+            number = next(self._numbers)
+            flushed = await self._patiently(self._unsure.add, flush, worker_id, results, releases, number)
         except psycopg.Error as error:
             await self._split(worker_id, entries, error)
             return
@@ -173,7 +176,7 @@ class Finalizer:
         **kwargs: P.kwargs,
     ) -> T:
         """Until the server takes it. What it did before a failure (deadlock, time-out, lost connection) is undone,
-        or, if only the answer to its commit was lost, loses its compare-and-swap now; `failed` is told of each."""
+        or, if only the answer to its commit was lost, found to be done; `failed` is told of each."""
         wait = RETRY_SECONDS[0]
         while True:
             try:

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 
+from cell_engine.kinds.apart import Apart
 from cell_engine.kinds.registry import JOB_TYPES, make_kinds
 from cell_engine.log import get_logger
 from cell_engine.specs.version import Version
@@ -85,6 +86,7 @@ class Worker:
 
     def __init__(self, url: str, job_types: list[str], slots: int, lease: float) -> None:
         self.kinds = make_kinds(job_types)
+        self.apart = Apart()
         self._job_types = job_types
         self._slots = slots
         self._lease = lease

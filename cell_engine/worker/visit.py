@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from cell_engine.kinds.apart import Apart
 from cell_engine.kinds.base import RETRYABLE, Call, Failure, Kind, Outcome
 from cell_engine.log import get_logger
 from cell_engine.plan import BLOCKED, Blocked, Cell, Current, Due, Plan, Row, plan
@@ -21,12 +22,19 @@ from cell_engine.specs.version import Version
 from cell_engine.store.claims import Reading, RowKey
 from cell_engine.store.results import Ending, Release, Result, Stored
 from cell_engine.worker.finalizer import Answered, Entry
+from cell_engine.worker.outcomes import addressed, cell_after, outcome_of, pause
 
 ROUNDS = 3
 """No cell is called more often in one visit: a storm of edits costs a bounded rate, and still converges."""
 
 STORM_SECONDS = 30.0
-BACKOFF_SECONDS = (1.0, 60.0)
+
+SUSPECT_DEATHS = 2
+"""A row in flight at so many deaths of workers is computed apart. Not at the first: most workers die of something else,
+a machine lost or a release, and all that they held would then go the slow way."""
+
+PLACE_SECONDS = (0.5, 3.0)
+"""A suspect that finds no place apart comes again after so long: it keeps no slot from others."""
 
 log = get_logger(__name__)
 
@@ -36,6 +44,9 @@ class Host(Protocol):
 
     @property
     def kinds(self) -> Mapping[str, Kind]: ...
+
+    @property
+    def apart(self) -> Apart: ...
 
     def version(self, collection_id: int, number: int) -> Version: ...
 
@@ -196,6 +207,8 @@ class Visit:
                 self._elsewhere[column.id] = column.job_type
             elif self._rounds.get(column.id, 0) >= ROUNDS:
                 self._spent.add(column.id)
+            elif self._is_suspect(column.id) and not self._host.apart.free:
+                self._waiting[column.id] = Wait(random.uniform(*PLACE_SECONDS), True)  # noqa: S311
             elif len(self.calling) < self.slots:
                 self._call(due, version)
             else:
@@ -204,6 +217,11 @@ class Visit:
                     self.wants_slot = True
                     self._host.want_slot(self)
         return steps
+
+    def _is_suspect(self, column_id: int) -> bool:
+        """Whether calling the cell may end this process: it may have ended others, or is known to have."""
+        cell = self._reading.row.cells.get(column_id)
+        return self._reading.deaths >= SUSPECT_DEATHS or (cell is not None and cell.error_class == "crashed")
 
     def _unsettled(self) -> set[int]:
         return {*self.calling, *self._waiting, *self._elsewhere, *self._spent}
@@ -224,7 +242,10 @@ class Visit:
             deadline=column.timeout,
         )
         loop = asyncio.get_running_loop()
-        task = loop.create_task(self._host.kinds[column.job_type].compute(call))
+        if self._is_suspect(column.id):
+            task = self._host.apart.start(call)
+        else:
+            task = loop.create_task(self._host.kinds[column.job_type].compute(call))
         task.add_done_callback(self._call_ended)
         self.calling[column.id] = Calling(due, reading, loop.time(), task)
 
@@ -274,7 +295,7 @@ class Visit:
         after = dict(cells)
         for result in results:
             if not result.retry:
-                after[result.column_id] = _cell_after(cells.get(result.column_id), result, 0)
+                after[result.column_id] = cell_after(cells.get(result.column_id), result, 0)
         row = reading.row
         steps = plan(Row(row.inputs, row.change, after, row.deleted), version, asked, self._unsettled())
         return not (steps.due or steps.blocked or steps.current)
@@ -283,8 +304,8 @@ class Visit:
 
     def _result(self, calling: Calling) -> Result:
         due, reading = calling.due, calling.reading
-        outcome = _outcome(calling.task)
-        result = _addressed(reading, due.column.id, due.read_change)
+        outcome = outcome_of(calling.task)
+        result = addressed(reading, due.column.id, due.read_change)
         result.fingerprint = due.fingerprint
         result.model = outcome.model
         result.tokens_in = outcome.tokens_in
@@ -296,14 +317,14 @@ class Visit:
         limited = outcome.error_class == "rate_limited"
         result.retry = limited or (outcome.error_class in RETRYABLE and failed < due.column.attempts)
         if result.retry:
-            self._waiting[due.column.id] = Wait(_pause(failed, outcome.retry_after), limited)
+            self._waiting[due.column.id] = Wait(pause(failed, outcome.retry_after), limited)
         result.error_class = outcome.error_class
         result.error = outcome.message or outcome.error_class
         return result
 
     def _found(self, step: Blocked | Current) -> Result:
         """What a plan found without a call."""
-        result = _addressed(self._reading, step.column.id, step.read_change)
+        result = addressed(self._reading, step.column.id, step.read_change)
         result.call = False
         if isinstance(step, Blocked):
             result.fingerprint = step.fingerprint
@@ -366,56 +387,10 @@ class Visit:
         if asked is not None and asked.signal <= result.signal:
             del reading.asked[result.column_id]
         cells = reading.row.cells
-        cells[result.column_id] = _cell_after(cells.get(result.column_id), result, stored.change)
+        cells[result.column_id] = cell_after(cells.get(result.column_id), result, stored.change)
 
     def _take(self, reading: Reading) -> None:
         self._reading = reading
         self._elsewhere.clear()
         # An edit resets what had failed: it is tried at once and afresh.
         self._waiting = {id: wait for id, wait in self._waiting.items() if wait.limited or id in reading.attempts}
-
-
-def _addressed(reading: Reading, column_id: int, read_change: int) -> Result:
-    return Result(
-        reading.key,
-        reading.token,
-        column_id,
-        reading.signal,
-        reading.dispatch_id,
-        reading.batch_id,
-        reading.version,
-        read_change,
-    )
-
-
-def _outcome(task: "asyncio.Task[Outcome]") -> Outcome:
-    """A kind answers or fails, and does not raise; if it does, that is one cell's error and never the worker's end."""
-    error = task.exception()
-    if error is not None:
-        log.error("a kind raised", error=repr(error))
-        return Failure("crashed", f"{type(error).__name__}: {error}")
-    return task.result()
-
-
-def _cell_after(cell: Cell | None, result: Result, change: int) -> Cell:
-    """The cell as the store has it after `result`; the change number is 0 where none moved."""
-    before = cell or Cell()
-    refreshed = not result.call and result.error_class is None
-    return Cell(
-        user_set=before.user_set,
-        user_value=before.user_value,
-        ai_value=result.value if result.call and result.error_class is None else before.ai_value,
-        fingerprint=before.fingerprint if refreshed else result.fingerprint,
-        called=max(before.called, result.signal) if result.call else before.called,
-        demanded=0 if result.call else max(before.demanded, result.demanded),
-        change=change or before.change,
-        read_change=result.read_change,
-        error_class=before.error_class if refreshed else result.error_class,
-    )
-
-
-def _pause(failed: int, retry_after: float | None) -> float:
-    """Seconds until the next try: exponential with jitter, and never sooner than the other side asked for."""
-    shortest, longest = BACKOFF_SECONDS
-    backoff = min(longest, shortest * 2.0 ** (failed - 1)) * random.uniform(0.5, 1.0)  # noqa: S311
-    return max(backoff, retry_after or 0.0)

@@ -4,12 +4,16 @@ select dispatch.id, dispatch.collection_id, dispatch.reason, dispatch.actor, dis
     dispatch.canceled_at, dispatch.paused_at, dispatch.only_if,
     coalesce(done.outcomes, '{}') as outcomes, coalesce(called.attempts, '{}') as attempts,
     coalesce(called.tokens_in, 0) as tokens_in, coalesce(called.tokens_out, 0) as tokens_out,
-    coalesce(open.states, '{}') as work, coalesce(ahead.rows, 0) as rows_ahead
+    coalesce(open.states, '{}') as work, coalesce(ahead.rows, 0) as rows_ahead,
+    coalesce(dispatch.total / nullif(coalesce(nullif(cardinality(dispatch.columns), 0), width.columns), 0), 0) as rows,
+    coalesce(done.recent, 0) as recent,
+    least(60, extract(epoch from clock_timestamp() - dispatch.created_at))::float8 as recent_seconds
 from autofill.dispatch
 left join lateral (
-    select jsonb_object_agg(outcome, cells) as outcomes from (
-        select outcome, sum(cardinality(row_ids)) as cells from autofill.completion
-        where dispatch_id = dispatch.id group by outcome
+    select jsonb_object_agg(outcome, cells) as outcomes, sum(recent)::bigint as recent from (
+        select outcome, sum(cardinality(row_ids)) as cells, sum(cardinality(row_ids)) filter (
+            where completed_at > clock_timestamp() - interval '60 s') as recent
+        from autofill.completion where dispatch_id = dispatch.id group by outcome
     ) as by_outcome
 ) as done on true
 left join lateral (
@@ -30,8 +34,14 @@ left join lateral (
     ) as by_state
 ) as open on true
 left join lateral (
-    select sum(last_row - cursor)::bigint as rows from autofill.sweep
+    select sum(last_row - cursor + holes.rows)::bigint as rows from autofill.sweep
+    cross join lateral (select count(*) as rows from autofill.sweep_hole where sweep_id = sweep.id) as holes
     where sweep.dispatch_id = dispatch.id and closed_at is null
 ) as ahead on true
+left join lateral (
+    select count(*) as columns from autofill.definition
+    where definition.collection_id = dispatch.collection_id and definition.version = dispatch.version
+      and kind is not null and mode = 'on_change'
+) as width on true
 where dispatch.id = any(%(dispatches)s)
 order by dispatch.id;

@@ -64,6 +64,7 @@ def test_rejected_lines_are_named_and_the_others_go_in(run: Run, things: str, tm
     result = run("load", things, str(file))
     assert result.exit_code == 5
     assert "2 rows from more.csv" in result.stdout
+    assert "computing what they make due in dispatch " in result.stdout
     assert f"{file}:3: " in result.stderr
     assert "1 line was rejected" in result.stderr
     assert [cells(run)[row]["title"]["value"] for row in (4, 5)] == ["good", "fine"]
@@ -73,7 +74,14 @@ def test_cells_are_computed_and_an_edit_recomputes_its_dependents(run: Run, thin
     done = run("reprocess", things, "--wait")
     assert done.exit_code == 0, done.output
     before = cells(run)
-    assert before[1]["words"] == {"value": 2, "status": "ready", "error_class": None, "error": None, "model": None}
+    assert before[1]["words"] == {
+        "value": 2,
+        "status": "ready",
+        "error_class": None,
+        "error": None,
+        "model": None,
+        "inputs_moved": False,
+    }
     assert before[1]["doubled"]["value"] == 4
     assert before[2]["words"]["status"] == "blocked"
     edited = run("edit", things, "1", "title=a b c d", "--wait")
@@ -90,6 +98,15 @@ def test_a_cell_set_by_hand_stays(run: Run, things: str, worker: None) -> None:
     assert run("reprocess", things, "--force", "--wait").exit_code == 0
     row = cells(run)[1]
     assert (row["words"]["value"], row["words"]["status"], row["doubled"]["value"]) == (50, "overridden", 100)
+    assert not row["words"]["inputs_moved"]
+    assert "inputs changed" not in run("show", things).stdout
+    assert run("edit", things, "1", "title=another one", "--wait").exit_code == 0
+    row = cells(run)[1]
+    assert (row["words"]["value"], row["words"]["inputs_moved"]) == (50, True)
+    shown = run("show", things).stdout
+    assert "*50" in shown
+    assert shown.splitlines()[-1] == "* inputs changed since you edited: row 1 words"
+    assert "inputs changed" not in run("show", things, "--column", "title").stdout
 
 
 def test_waiting_for_cells_in_error_fails(run: Run, things: str, worker: None) -> None:

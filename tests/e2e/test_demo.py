@@ -117,7 +117,7 @@ def test_demo_survives_kill_9_of_worker_database_and_run(home: Path) -> None:
     urlopen(Request(f"{model}/switches", data=body, method="POST"), timeout=10).close()
 
     # Calls that are shown as being under way are those whose interruption is counted.
-    demo.wait_for("rows computing", patience=PATIENCE)
+    demo.wait_for("rows running", patience=PATIENCE)
     deadline = time.monotonic() + PATIENCE
     while not any("computing" in by_status for by_status in collection(home)["cells"].values()):
         assert time.monotonic() < deadline, demo.told()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import sys
 import threading
 import time
@@ -124,3 +125,13 @@ async def blocks_later(a: str) -> int:
 def sleeps(a: float) -> float:
     time.sleep(a)
     return a
+
+
+def talks(a: str) -> str:
+    print("a word on standard output")
+    os.write(1, b"and bytes")
+    return f"{a} and {sys.stdin.read()!r}"
+
+
+def leaves(a: str) -> str:
+    os._exit(3)

@@ -199,6 +199,11 @@ def test_headers_that_name_no_input(
             "code,title\r\n1,ok\r\n2,Café au lait\r\n".encode("latin-1"),
             "byte 0xE9 at offset 23 (line 3). As Windows-1252 that would read '2,Café au lait'",
         ),
+        (
+            "code,title\n2,Café\n".encode("latin-1"),
+            "it is not UTF-8: byte 0xE9 at offset 16 (line 2). As Windows-1252 that would read '2,Café'",
+        ),
+        ("code\nCafé\nx".encode("latin-1"), "byte 0xE9 at offset 8 (line 2). As Windows-1252 that would read 'Café'"),
         (b"code\r1\r2\r\x81\x8d\r", "byte 0x81 at offset 9 (line 4); save it as UTF-8 where it comes from"),
         ("code\nCafé".encode()[:-1], "it ends inside a character, byte 0xC3 at offset 8 (line 2)"),
         (b"code\n" + b"x" * (2**20 - 6) + "é\n\xff".encode("latin-1"), "0xE9 at offset 1,048,575 (line 2)"),
@@ -219,6 +224,14 @@ def test_files_that_are_not_what_they_should_be(
     message = refused(connection, collection, path)
     assert said in message
     assert str(path) in message
+
+
+def test_a_parquet_file_that_is_none_is_refused_by_its_name(
+    connection: Connection, collection: Collection, write: Write
+) -> None:
+    message = refused(connection, collection, write("things.Parquet", "code,title\n1,x\n"))
+    assert "named .parquet and is not Parquet" in message
+    assert batches(connection) == 0
 
 
 def test_paths_that_are_no_files(connection: Connection, collection: Collection, tmp_path: Path) -> None:

@@ -46,3 +46,22 @@ def test_sql_is_written_in_the_store_and_nowhere_else() -> None:
             # asking a server which databases it has is no business of the engine's tables
             found = [text for text in statement.findall(path.read_text()) if "pg_database" not in text]
             assert found == [], path
+
+
+def test_time_is_the_databases_and_the_statements_own() -> None:
+    """`now()` is when the transaction began: in a long one what is due later would be late, or early."""
+    for path in sorted(SQL.glob("*/*.sql")):
+        found = re.findall(
+            r"\b(?:now\(\)|current_timestamp|localtimestamp|transaction_timestamp)",
+            COMMENTS_AND_TEXTS.sub("", path.read_text()),
+            re.IGNORECASE,
+        )
+        assert found == [], path
+
+
+def test_nothing_outlives_its_transaction_on_a_connection() -> None:
+    """A pooler in transaction mode gives the next transaction another session. Migrations alone need theirs."""
+    session = re.compile(r'pg_advisory_lock\(|pg_try_advisory_lock\(|["\n](?:un)?listen |\bcreate temp|\bset session\b')
+    paths = [*(SQL / "statements").glob("*.sql"), *(ROOT / "cell_engine").rglob("*.py")]
+    found = [path.name for path in paths if session.search(COMMENTS_AND_TEXTS.sub("", path.read_text()))]
+    assert found == ["migrating.py"]

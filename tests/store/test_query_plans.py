@@ -1,8 +1,8 @@
 """The hot statements read what their batch needs, however large the collection and whatever the statistics say.
 
 Each is run under EXPLAIN ANALYZE and rolled back, with the plan for its first parameters and with the one that the
-server settles on for a prepared statement, over tables that were never analyzed and over analyzed ones. That each index
-would be missed is tried too.
+server settles on for a prepared statement, over tables that were never analyzed and over analyzed ones. The latest
+dispatch has a million cells behind it. That each index would be missed is tried too.
 """
 
 import json
@@ -86,8 +86,11 @@ class Big:
             "lock_rows": keys,
             "lock_work": keys,
             "lock_work_skip": keys,
+            "flush_begin": {**keys, "worker_id": self.worker, "number": 1},
+            "flush_found": {**visits, "columns": [2] * BATCH},
             "visits_lock": visits,
             "read_visits": visits,
+            "read_cells": keys,
             "finalize_cells": {
                 **visits, "columns": [2] * BATCH, "signals": [10**9] * BATCH, "calls": [True] * BATCH,
                 "retries": [False] * BATCH, "leavings": [False] * BATCH, "values": ['"new"'] * BATCH,
@@ -119,7 +122,7 @@ STATEMENTS = [
     "reclaim_work", "claim_quota", "claim_queued", "sweep_windows", "sweep_start", "sweep_advance", "lock_rows",
     "lock_work", "lock_work_skip", "visits_lock", "read_visits", "finalize_cells", "release", "demand_raise",
     "demand_queue", "dispatch_progress", "end_dispatches", "page_cells", "page_inputs", "wake_delayed", "work_cancel",
-    "work_of_dispatch", "visits_dirty",
+    "work_of_dispatch", "visits_dirty", "flush_begin", "flush_found", "read_cells",
 ]  # fmt: skip
 
 NEEDS = {
@@ -200,6 +203,13 @@ def _filled(connection: Connection) -> Big:
         insert into autofill.slot values ({{worker}}, {{c}}, {BATCH}), ({{dead}}, {{c}}, {BATCH});
         insert into autofill.completion (dispatch_id, collection_id, batch_id, column_id, outcome, row_ids)
         select 1 + id % {DISPATCHES}, {{c}}, 1, 2, 'ready', array[id] from generate_series(1, 50000) as id;
+        insert into autofill.completion (dispatch_id, collection_id, batch_id, column_id, outcome, row_ids)
+        select {DISPATCHES}, {{c}}, 1, 2, 'ready', array(select id * 500 + n from generate_series(1, 500) as n)
+        from generate_series(1, 2000) as id;
+        insert into autofill.attempt (dispatch_id, collection_id, batch_id, column_id, row_ids, outcome, worker_id)
+        select {DISPATCHES}, {{c}}, 1, 2, array(select id * 500 + n from generate_series(1, 500) as n), 'succeeded',
+            {{worker}}
+        from generate_series(1, 2000) as id;
         insert into autofill.attempt (dispatch_id, collection_id, batch_id, column_id, row_ids, outcome, worker_id)
         select 1 + id % {DISPATCHES}, {{c}}, 1, 2, array[id], 'succeeded', {{worker}}
         from generate_series(1, 50000) as id;

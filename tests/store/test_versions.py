@@ -2,11 +2,15 @@
 
 from concurrent.futures import Future
 
+import pytest
+
+from cell_engine.errors import BadValueError
 from cell_engine.specs.compile import compile_text
 from cell_engine.store.applying import Applied, apply
+from cell_engine.store.changes import ConflictError, edit, undo
 from cell_engine.store.database import Connection
 from cell_engine.store.demands import RangeScope, dispatch
-from tests.engine import Claimer, make, sheet, wait_for_lock
+from tests.engine import Claimer, make, sheet, wait_for_lock, wait_or_lock
 from tests.store.conftest import Beside, Opened
 
 
@@ -42,3 +46,48 @@ def test_mechanic_3_a_sweep_takes_its_signal_after_the_version_that_is_being_app
     swept = asked.result()
     found = connection.execute("select id, version from autofill.dispatch order by signal desc limit 1").fetchone()
     assert found == (swept, 2)
+
+
+TEXT = sheet("a", "b: a")
+NUMBER = sheet("a", "b@2: a").replace("name: a, type: text", "name: a, type: integer")
+
+
+def test_an_edit_that_meets_an_open_apply_is_checked_against_the_version_it_makes(
+    connection: Connection, opened: Opened, beside: Beside
+) -> None:
+    made = make(connection, TEXT, rows=[{"a": "1"}])
+    applying, editor = opened("applying"), opened("editor")
+    with applying.transaction():
+        apply(applying, compile_text(NUMBER), actor="me")
+        edited = beside(edit, editor, made.collection.id, 1, {made.id("a"): "word"}, actor="me")
+        wait_for_lock(connection, "autofill editor")
+    with pytest.raises(BadValueError, match=r"'a'.*integer"):
+        edited.result()
+    assert connection.execute("select count(*) from autofill.cell where user_set").fetchone() == (0,)
+
+
+def test_an_apply_does_not_come_between_the_check_of_an_edit_and_its_commit(
+    connection: Connection, opened: Opened, beside: Beside
+) -> None:
+    made = make(connection, TEXT, rows=[{"a": "1"}])
+    holder, editor, applying = opened("holder"), opened("editor"), opened("applying")
+    with holder.transaction():
+        holder.execute("select from autofill.row for update")
+        edited = beside(edit, editor, made.collection.id, 1, {made.id("a"): "word"}, actor="me")
+        wait_for_lock(connection, "autofill editor")  # it has been checked, and is not stored yet
+        applied = beside(apply, applying, compile_text(NUMBER), actor="me")
+        wait_or_lock(connection, "autofill applying", applied)
+    edited.result()
+    applied.result()
+    # in the order they came in: the edit is of version 1, and what the apply sets off comes after it
+    order = connection.execute("select reason, version from autofill.dispatch order by id").fetchall()
+    assert order == [("load", 1), ("edit", 1), ("apply", 2)]
+
+
+def test_a_change_whose_value_no_longer_fits_its_column_is_not_taken_back(connection: Connection) -> None:
+    made = make(connection, TEXT, rows=[{"a": "1"}])
+    for value in ("word", "2"):
+        edit(connection, made.collection.id, 1, {made.id("a"): value}, actor="me")
+    apply(connection, compile_text(NUMBER), actor="me")
+    with pytest.raises(ConflictError, match=r"row 1 held does not fit now: column 'a'.*integer"):
+        undo(connection, made.collection.id, actor="me")

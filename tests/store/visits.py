@@ -15,7 +15,7 @@ from cell_engine.specs.version import Version
 from cell_engine.store.claims import BACKLOG, WAKE_LIMIT, Claimed, Reading, RowKey, Token, give_back, register, reread
 from cell_engine.store.database import Connection, run
 from cell_engine.store.results import Ending, Flushed, Release, Result, flush
-from cell_engine.worker.visit import _cell_after
+from cell_engine.worker.outcomes import cell_after
 
 
 @dataclass(repr=False)
@@ -134,7 +134,7 @@ class Visit:
         cells = dict(row.cells)
         for result in results:
             if not result.retry:
-                cells[result.column_id] = _cell_after(row.cells.get(result.column_id), result, 0)
+                cells[result.column_id] = cell_after(row.cells.get(result.column_id), result, 0)
         return plan(Row(row.inputs, row.change, cells, row.deleted), version, asked, self.unsettled()) == Plan()
 
     def release(self, answered: Sequence[int] = (), seconds: float = 0.0) -> Release:
@@ -169,7 +169,7 @@ class Visit:
             if asked is not None and asked.signal <= result.signal:
                 del reading.asked[result.column_id]
             cells = reading.row.cells
-            cells[result.column_id] = _cell_after(cells.get(result.column_id), result, stored.change)
+            cells[result.column_id] = cell_after(cells.get(result.column_id), result, stored.change)
         if release is not None:
             fresh = flushed.released[0].reading
             if fresh is None:

@@ -1,0 +1,61 @@
+"""What calls come to: an outcome, a result to store, the cell that it makes, the rest before another try."""
+
+import asyncio
+import random
+
+from cell_engine.kinds.base import Failure, Outcome
+from cell_engine.log import get_logger
+from cell_engine.plan import Cell
+from cell_engine.store.claims import Reading
+from cell_engine.store.results import Result
+
+BACKOFF_SECONDS = (1.0, 60.0)
+
+log = get_logger(__name__)
+
+
+def addressed(reading: Reading, column_id: int, read_change: int) -> Result:
+    """A result for a cell of the reading, under its token and demand; what it says is still to be filled in."""
+    return Result(
+        reading.key,
+        reading.token,
+        column_id,
+        reading.signal,
+        reading.dispatch_id,
+        reading.batch_id,
+        reading.version,
+        read_change,
+    )
+
+
+def outcome_of(task: "asyncio.Task[Outcome]") -> Outcome:
+    """A kind answers or fails, and does not raise; if it does, that is one cell's error and never the worker's end."""
+    error = task.exception()
+    if error is not None:
+        log.error("a kind raised", error=repr(error))
+        return Failure("crashed", f"{type(error).__name__}: {error}")
+    return task.result()
+
+
+def cell_after(cell: Cell | None, result: Result, change: int) -> Cell:
+    """The cell as the store has it after `result`; the change number is 0 where none moved."""
+    before = cell or Cell()
+    refreshed = not result.call and result.error_class is None
+    return Cell(
+        user_set=before.user_set,
+        user_value=before.user_value,
+        ai_value=result.value if result.call and result.error_class is None else before.ai_value,
+        fingerprint=before.fingerprint if refreshed else result.fingerprint,
+        called=max(before.called, result.signal) if result.call else before.called,
+        demanded=0 if result.call else max(before.demanded, result.demanded),
+        change=change or before.change,
+        read_change=result.read_change,
+        error_class=before.error_class if refreshed else result.error_class,
+    )
+
+
+def pause(failed: int, retry_after: float | None) -> float:
+    """Seconds until the next try: exponential with jitter, and never sooner than the other side asked for."""
+    shortest, longest = BACKOFF_SECONDS
+    backoff = min(longest, shortest * 2.0 ** (failed - 1)) * random.uniform(0.5, 1.0)  # noqa: S311
+    return max(backoff, retry_after or 0.0)
