@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from cell_engine.embedded import stop
+import psycopg
+from psycopg import sql
+
+from cell_engine.embedded import ensure, ensure_database, stop
 from cell_engine.plan import BLOCKED, Due, Plan, plan
 from cell_engine.specs.compile import compile_text
 from cell_engine.specs.text import Json
@@ -26,6 +29,7 @@ from cell_engine.store.batches import Batch, add_batch
 from cell_engine.store.claims import Claimed, Reading, Token, claim, read, register
 from cell_engine.store.collections import Collection, find_collection, load_version
 from cell_engine.store.database import Connection
+from cell_engine.store.migrating import migrate
 from cell_engine.store.results import Ending, Flushed, Release, Result, end_dispatches, flush
 from cell_engine.worker import run_worker
 
@@ -210,6 +214,16 @@ def own_home() -> Iterator[Path]:
     finally:
         stop(folder / "home")
         shutil.rmtree(folder)
+
+
+@contextmanager
+def own_database(home: Path, name: str) -> Iterator[str]:
+    """The URL of a new database with the schema in it, on the server of `home`; gone at the end if all went well."""
+    url = ensure_database(ensure(home), name)
+    migrate(url)
+    yield url
+    with psycopg.connect(ensure(home).dsn(), autocommit=True) as connection:
+        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
 @contextmanager

@@ -5,16 +5,16 @@ what ran until then held.
 """
 
 import argparse
+import logging
 import random
 import sys
 import time
 import traceback
 from collections.abc import Callable
 
-from cell_engine.embedded import ensure, ensure_database
-from cell_engine.log import configure_logging
-from cell_engine.store.migrating import migrate
-from tests.engine import own_home
+import structlog
+
+from tests.engine import own_database, own_home
 from tests.soak.kills import kill_round
 from tests.store.sequences import SEQUENCES, run_sequences
 
@@ -23,16 +23,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make soak ARGS=SECONDS", description=__doc__)
     parser.add_argument("seconds", type=float)
     seconds: float = parser.parse_args().seconds
-    configure_logging(verbose=False, json=False)
+    # Warnings that the database is away are what a kill round is about.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     began = time.monotonic()
     done = {"sequences": 0, "kill rounds": 0}
     try:
         with own_home() as home:
 
             def sequences(seed: int) -> str:
-                url = ensure_database(ensure(home), f"sequences_{seed}")
-                migrate(url)
-                run_sequences(url, seed)
+                with own_database(home, f"sequences_{seed}") as url:
+                    run_sequences(url, seed)
                 return f"{SEQUENCES} sequences"
 
             while time.monotonic() - began < seconds:

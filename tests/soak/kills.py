@@ -17,15 +17,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cell_engine.embedded import ensure, ensure_database
+from cell_engine.embedded import ensure
 from cell_engine.embedded.server import Server
 from cell_engine.janitor import run_janitor
 from cell_engine.store.database import connect
-from cell_engine.store.migrating import migrate
 from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import page
 from tests.embedded.helpers import PROJECT, kill_server
-from tests.engine import Made, eventually, make
+from tests.engine import Made, eventually, make, own_database
 from tests.soak.calls import LOG, Call, read_calls
 from tests.soak.storm import Person
 
@@ -127,11 +126,14 @@ def kill_round(home: Path, seed: int) -> Figures:
 
     Everything follows from `seed` but when each process runs.
     """
+    with own_database(home, f"round_{seed}") as url:
+        return _kill_round(home, url, seed)
+
+
+def _kill_round(home: Path, url: str, seed: int) -> Figures:
     lots = random.Random(seed)
     began = time.monotonic()
     server = ensure(home)
-    url = ensure_database(server, f"round_{seed}")
-    migrate(url)
     with connect(url, application="soak") as connection:
         rows = [{"a": f"{row}", "k": f"{row}"} for row in range(1, ROWS + 1)]
         made = make(connection, SPEC, rows=rows)

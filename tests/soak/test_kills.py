@@ -11,17 +11,16 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from cell_engine.embedded import ensure, ensure_database
+from cell_engine.embedded import ensure
 from cell_engine.store import claims
 from cell_engine.store.database import Connection, connect
-from cell_engine.store.migrating import migrate
 from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import recent_dispatches
 from cell_engine.store.upkeep import keep_up
 from cell_engine.worker import loop
 from tests import functions
 from tests.embedded.helpers import kill_server
-from tests.engine import eventually, make, own_home, running_worker
+from tests.engine import eventually, make, own_database, own_home, running_worker
 from tests.soak.kills import kill_round
 
 ROUNDS = 3
@@ -63,18 +62,15 @@ def test_mechanic_16_an_outage_longer_than_the_lease_bills_nothing_twice(
         claims.beat(connection, worker_id)
 
     monkeypatch.setattr(loop, "beat", beat_unless_away)
-    server = ensure(home)
-    url = ensure_database(server, "outage")
-    migrate(url)
     functions.HOLD.clear()
     try:
-        with running_worker(url, lease=LEASE):
+        with own_database(home, "outage") as url, running_worker(url, lease=LEASE):
             with connect(url, application="test") as connection:
                 made = make(connection, HELD, rows=[{"a": f"x{row}"} for row in range(5)])
                 eventually(connection, "select count(*) = 5 from autofill.work where computing is not null")
                 connection.execute("checkpoint")  # claims commit asynchronously: a crash may undo the last ones
             away.set()
-            kill_server(server)
+            kill_server(ensure(home))
             time.sleep(LEASE + 1)
             functions.HOLD.set()  # the answers come while nobody takes them
             ensure(home)
