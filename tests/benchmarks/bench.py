@@ -86,12 +86,16 @@ def migrated(server: Server, name: str) -> str:
     return url
 
 
-def sheet(connection: Connection, namespace: str, name: str, columns: int, seconds: float = 0.0) -> Sheet:
+def sheet(
+    connection: Connection, namespace: str, name: str, columns: int, seconds: float = 0.0, last: str = JOB_TYPE
+) -> Sheet:
+    """`seconds` is what a call takes; `last` is the job type of the last column."""
     lines = [f"namespace: {namespace}", f"name: {name}", "columns:", "  - {name: a, type: text}"]
     for number in range(1, columns + 1):
         dep = "a" if number == 1 else f"c{number - 1}"
-        settings = f"{JOB_TYPE}: {{seconds: {seconds!r}}}"
-        lines.append(f"  - {{name: c{number}, type: text, kind: {JOB_TYPE}, deps: [{dep}], {settings}}}")
+        kind = last if number == columns else JOB_TYPE
+        settings = f"{kind}: {{seconds: {seconds!r}}}"
+        lines.append(f"  - {{name: c{number}, type: text, kind: {kind}, deps: [{dep}], {settings}}}")
     applied = apply(connection, compile_text("\n".join(lines)), actor="benchmark")
     return Sheet(applied.collection.id, applied.version)
 
@@ -119,18 +123,23 @@ def fill(connection: Connection, target: Sheet, rows: int, batch_rows: int = 50_
 
 
 @contextmanager
-def workers(url: str, started: "SimpleQueue[tuple[str, float]] | None" = None) -> Iterator[None]:
-    """Worker processes that are up and looking for work, and a janitor; they hand back at the end."""
+def workers(
+    url: str,
+    started: "SimpleQueue[tuple[str, float]] | None" = None,
+    pools: Sequence[str] = (JOB_TYPE,) * WORKERS,
+) -> Iterator[None]:
+    """Worker processes, one for each of `pools`, that are up and looking for work, and a janitor; they hand back at the
+    end."""
     stopping = SPAWN.Event()
     over = threading.Event()
     janitor = threading.Thread(target=run_janitor, args=(url,), kwargs={"stop": over})
     janitor.start()
-    processes = [SPAWN.Process(target=_work, args=(url, stopping, started)) for _ in range(WORKERS)]
+    processes = [SPAWN.Process(target=_work, args=(url, stopping, started, pool)) for pool in pools]
     for process in processes:
         process.start()
     try:
         with connect(url, application="benchmark") as connection:
-            _until(connection, "select count(*) = %s from autofill.worker where ended_at is null", WORKERS)
+            _until(connection, "select count(*) = %s from autofill.worker where ended_at is null", len(pools))
         yield
     finally:
         stopping.set()
@@ -179,14 +188,14 @@ def note(text: str) -> None:
     print(f"bench {time.strftime('%X')}: {text}", file=sys.stderr, flush=True)
 
 
-def _work(url: str, stopping: Event, started: "SimpleQueue[tuple[str, float]] | None") -> None:
+def _work(url: str, stopping: Event, started: "SimpleQueue[tuple[str, float]] | None", pool: str) -> None:
     NoopKind.started = started
 
     async def main() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         threading.Thread(target=lambda: (stopping.wait(), loop.call_soon_threadsafe(stop.set)), daemon=True).start()
-        await run_worker(url, job_types=[JOB_TYPE], grace=2.0, stop=stop)
+        await run_worker(url, job_types=[pool], grace=2.0, stop=stop)
 
     asyncio.run(main())
 

@@ -17,6 +17,9 @@ from cell_engine.specs.settings_models import SETTINGS_MODELS, KindSettings
 from cell_engine.specs.version import Column
 
 JOB_TYPE = "noop"
+SLOW_JOB_TYPE = "slow_noop"
+"""The same, for another pool."""
+
 EDITED = "edited "
 """How a value begins whose call is reported."""
 
@@ -59,5 +62,10 @@ def texts() -> list[str]:
     return [" ".join(rng.choices(words, k=60))[: 300 - len(json.dumps(""))] for _ in range(1_009)]
 
 
-registry._KINDS[JOB_TYPE] = NoopKind
-SETTINGS_MODELS[JOB_TYPE] = NoopSettings
+class SlowNoopKind(NoopKind):
+    name = SLOW_JOB_TYPE
+
+
+for kind in (NoopKind, SlowNoopKind):
+    registry._KINDS[kind.name] = kind
+    SETTINGS_MODELS[kind.name] = NoopSettings
