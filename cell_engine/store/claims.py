@@ -60,10 +60,12 @@ class Reading:
 
 @dataclass(slots=True)
 class Claimed:
-    """What one claim brought. `swept` are dispatches whose sweep closed in it: their end may have come."""
+    """What one claim brought. `swept` are dispatches whose sweep closed in it: their end may have come. `goes_on`: there
+    is more to look through."""
 
     visits: list[Reading] = field(default_factory=list)
     swept: list[int] = field(default_factory=list)
+    goes_on: bool = False
 
 
 def register(
@@ -162,6 +164,7 @@ def _take(connection: Connection, token: Token, lanes: Sequence[Any]) -> Claimed
             swept = sweep(connection, token.worker_id, token.claim, sweeping)
             keys += [RowKey(*key) for key in swept.rows]
             claimed.swept = swept.dispatches
+            claimed.goes_on = swept.goes_on
         unused: Counter[int] = Counter()
         for lane in lanes:
             unused[lane.collection_id] += lane.queued + lane.swept

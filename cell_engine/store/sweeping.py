@@ -18,10 +18,12 @@ SWEEP_WINDOWS = 10
 
 @dataclass(slots=True)
 class Swept:
-    """(collection id, row id) of what is now this worker's, and dispatches whose end may have come."""
+    """(collection id, row id) of what is now this worker's, and dispatches whose end may have come. `goes_on`: a sweep
+    for few has found nothing yet in all that was examined."""
 
     rows: list[tuple[int, int]] = field(default_factory=list)
     dispatches: list[int] = field(default_factory=list)
+    goes_on: bool = False
 
 
 def sweep(connection: Connection, worker_id: UUID, claim: int, lanes: Sequence[Any]) -> Swept:
@@ -68,6 +70,7 @@ def _sweep_apart(connection: Connection, worker_id: UUID, claim: int, lanes: Seq
             elif any(one.row_id is not None for one in window):
                 after[collection_id] = window[0].sweep_id
         lanes = [lane for lane in lanes if lane.collection_id in windows and lane.collection_id not in served]
+    swept.goes_on = swept.goes_on or bool(lanes)
 
 
 def _walk(

@@ -257,7 +257,7 @@ class Worker:
             self._visits[visit.identity] = visit
             self.advance_soon(visit)
         # A full claim means that there is more; a partial one, that lanes ran dry or caps are full.
-        return 0.002 if len(claimed.visits) >= free else POLL_SECONDS
+        return 0.002 if len(claimed.visits) >= free or claimed.goes_on else POLL_SECONDS
 
     async def _widen(self) -> None:
         """More slots for visits of edits that could call more side by side; who gets none now asks again."""
