@@ -124,7 +124,7 @@ class People(World):
 
     def apply(self, data: st.DataObject) -> None:
         number = data.draw(st.integers(0, len(VERSIONS) - 1), label="version")
-        if self.held()[1]:
+        if self.held()[1] or self.version_is_held():
             return
         applied = apply(self.control, compile_text(VERSIONS[number]), actor="me")
         self.version = self.versions[applied.version.number] = applied.version

@@ -181,6 +181,15 @@ class World:
         locked = self.rows - {one.row_id for one in rows}
         return locked | ({one.row_id for one in work} - {one.row_id for one in free}), not mine
 
+    def version_is_held(self) -> bool:
+        """Whether an open transaction stores what it has checked against the current version."""
+        query = (
+            "select exists (select from pg_locks join pg_database on pg_database.oid = pg_locks.database "
+            "where locktype = 'advisory' and mode = 'ShareLock' and datname = current_database())"
+        )
+        found = self.control.execute(query.encode()).fetchone()
+        return found is not None and bool(found.exists)
+
     def free_rows(self) -> list[int]:
         return sorted(self.rows - self.deleted - self.held()[0])
 
