@@ -60,8 +60,8 @@ class Reading:
 
 @dataclass(slots=True)
 class Claimed:
-    """What one claim brought. `swept` are dispatches whose sweep closed in it: their end may have come. `goes_on`: there
-    is more to look through."""
+    """What one claim brought. `swept` are dispatches whose sweep closed in it: their end may have come. `goes_on`: more
+    is to be looked through."""
 
     visits: list[Reading] = field(default_factory=list)
     swept: list[int] = field(default_factory=list)

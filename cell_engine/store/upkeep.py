@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
+import psycopg
+
 from cell_engine.store.control import finish_cancel
 from cell_engine.store.database import Connection, run
 from cell_engine.store.results import end_dispatches
 
 BATCH = 1000
-DEAD_TUPLES = 10_000
+LIVE_TUPLES, DEAD_TUPLES = 100, 10_000
 KEEP_DAYS = 90
 """How long completions and attempts are kept; cells and dispatches are kept for ever."""
 
@@ -40,12 +42,30 @@ def keep_up(connection: Connection) -> Upkeep:
 
 
 def vacuum_work(connection: Connection) -> bool:
-    """Vacuum `work` if that is worth it; the connection must not be in a transaction. Cheap, and safe beside others."""
-    found = run(connection, "work_dead").fetchone()
-    if found is None or found.tuples < DEAD_TUPLES:
+    """Rid `work` of its dead tuples if that is worth it; returns whether it did. The connection must not be in a
+    transaction. Safe beside others.
+
+    Vacuumed only in use, for the planner takes it for as large as it is then. At rest it is emptied instead,
+    and its size unknown again.
+    """
+    state = run(connection, "work_state").fetchone()
+    if state is None:
         return False
-    run(connection, "work_vacuum")
-    return True
+    if state.live >= LIVE_TUPLES and state.dead >= DEAD_TUPLES:
+        run(connection, "work_vacuum")
+        return True
+    if state.dead < DEAD_TUPLES and state.taken_for != 0:
+        return False
+    try:
+        with connection.transaction():
+            run(connection, "work_lock")
+            found = run(connection, "work_any").fetchone()
+            if found is None or found.is_there:
+                return False
+            run(connection, "work_truncate")
+            return True
+    except psycopg.errors.LockNotAvailable:
+        return False
 
 
 def keep_partitions(connection: Connection) -> list[str]:

@@ -15,7 +15,7 @@ with item as materialized (
 judged as materialized (
     select item.*, work.claim is not null as won,
         work.claim is not null and (work.raised = item.raised or ending in ('defer', 'hand_back')) as ended,
-        work.dispatch_id, work.owners, work.demand, work.slots, work.computing, row.batch_id,
+        work.ctid as place, work.dispatch_id, work.owners, work.demand, work.slots, work.computing, row.batch_id,
         row.deleted_at is not null as deleted
     from item
     -- probed by key, whatever the statistics say: or all of `row` is read for 500
@@ -25,15 +25,16 @@ judged as materialized (
         offset 0
     ) as row
     left join lateral (
-        select * from autofill.work
+        select work.ctid, work.* from autofill.work
         where work.collection_id = item.collection_id and work.row_id = item.row_id
         offset 0
     ) as work on work.worker_id = %(worker_id)s and work.claim = item.claim
 ),
 gone as (
-    delete from autofill.work using judged
-    where judged.ended and ending = 'done'
-      and work.collection_id = judged.collection_id and work.row_id = judged.row_id
+    -- by their place, which nobody moves while they are locked: joined, a planner that takes `work` for nearly empty
+    -- compares each with each (150 ms instead of 2 for 500)
+    delete from autofill.work
+    where ctid = any(array(select place from judged where ended and ending = 'done'))
 ),
 going_on as materialized (
     select judged.*,

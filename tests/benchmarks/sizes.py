@@ -1,6 +1,5 @@
 """What people wait for in a table of a million rows: a filter that matches five, and a page of the typed view."""
 
-import statistics
 import time
 from collections.abc import Iterator
 

@@ -1,0 +1,1 @@
+select exists (select from autofill.work) as is_there;
