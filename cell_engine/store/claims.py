@@ -40,7 +40,7 @@ class RowKey(NamedTuple):
 
 @dataclass(slots=True)
 class Reading:
-    """Everything a visit plans with, of one snapshot. `signal` is the latest demand it covers, `raised` how
+    """Everything a visit plans with. `signal` is the latest demand it covers, `raised` how
     often demand had come; `deaths` are workers that have died with the row in flight."""
 
     key: RowKey
@@ -60,8 +60,11 @@ class Reading:
 
 @dataclass(slots=True)
 class Claimed:
-    """What one claim brought. `swept` are dispatches whose sweep closed in it: their end may have come. `goes_on`: more
-    is to be looked through."""
+    """What one claim brought.
+
+    `swept` are dispatches whose sweep closed in it: their end may have come. `goes_on`: there are sweeps of which
+    nothing came this time, for there is more to look through, or another claimer walks them.
+    """
 
     visits: list[Reading] = field(default_factory=list)
     swept: list[int] = field(default_factory=list)
@@ -164,13 +167,14 @@ def _take(connection: Connection, token: Token, lanes: Sequence[Any]) -> Claimed
             swept = sweep(connection, token.worker_id, token.claim, sweeping)
             keys += [RowKey(*key) for key in swept.rows]
             claimed.swept = swept.dispatches
-            claimed.goes_on = swept.goes_on
+            claimed.goes_on = swept.goes_on or not swept.rows
         unused: Counter[int] = Counter()
         for lane in lanes:
             unused[lane.collection_id] += lane.queued + lane.swept
         unused.subtract(key.collection_id for key in keys)
         give_back(connection, token.worker_id, unused)
-        claimed.visits = read(connection, token.worker_id, [(key, token.claim) for key in keys])
+    # When it has committed: until then nobody else walks the sweeps that were walked here.
+    claimed.visits = read(connection, token.worker_id, [(key, token.claim) for key in keys])
     return claimed
 
 

@@ -39,6 +39,7 @@ from cell_engine.worker.visit import STORM_SECONDS, Visit
 
 CLAIM_ROWS = 500
 POLL_SECONDS = 0.1
+AGAIN_SECONDS = 0.01
 MARK_SECONDS = 0.5
 """Calls that have run this long are shown as computing; shorter ones cost no write."""
 
@@ -97,6 +98,7 @@ class Worker:
         self._beat_link = Link(url, "worker heartbeat")
         self._finalizer = Finalizer(self._flush_link, self)
         self._visits: dict[tuple[RowKey, int], Visit] = {}
+        self._leaving = 0  # visits whose release is on its way to the database
         self._emptied = asyncio.Event()
         self._ready: list[Visit] = []
         self._giving_up: set[asyncio.Task[None]] = set()
@@ -154,6 +156,9 @@ class Worker:
         self, visit: Visit, results: list[Result], release: Release | None = None, *, reread: bool = False
     ) -> None:
         self._finalizer.submit(Entry(visit, visit.reading.token.worker_id, results, release, reread))
+        if release is not None:
+            self._leaving += 1
+            self._look_for_room()
 
     def advance_soon(self, visit: Visit) -> None:
         self._ready.append(visit)
@@ -163,8 +168,7 @@ class Worker:
     def forget(self, visit: Visit) -> None:
         self._visits.pop(visit.identity, None)
         self._marked.pop(visit.identity, None)
-        if len(self._visits) <= self._slots * 0.9:
-            self._freed.set()
+        self._look_for_room()
         if not self._visits:
             self._emptied.set()
 
@@ -172,12 +176,23 @@ class Worker:
         self._wanting.append(visit)
         self._freed.set()
 
+    def _look_for_room(self) -> None:
+        if self._room() >= self._slots * 0.1:
+            self._freed.set()
+
+    def _room(self) -> int:
+        """Slots for visits to come. One that only waits for its release to be stored makes no call any more, and the
+        next are claimed meanwhile; but no more than three times as many as have slots are held in all."""
+        return min(self._slots - (len(self._visits) - self._leaving), 3 * self._slots - len(self._visits))
+
     # ---- what the finalizer needs
 
     def visits_open(self) -> int:
         return len(self._visits)
 
     def deliver(self, entry: Entry, outcome: Answered | psycopg.Error) -> None:
+        if entry.release is not None:
+            self._leaving -= 1
         if isinstance(outcome, psycopg.Error):
             self._break_off(entry.visit, outcome)
             return
@@ -218,6 +233,7 @@ class Worker:
 
     async def _claim_loop(self) -> None:
         while not self._stopping:
+            self._freed.clear()  # before the claim: what comes free during it is for the next
             pause = random.uniform(0.75, 1.25)  # noqa: S311
             try:
                 if self._finalizer.is_unsure(self._id):
@@ -228,19 +244,19 @@ class Worker:
                 log.warning("this worker was taken for dead and starts afresh", worker=str(self._id))
                 with suppress(psycopg.OperationalError):
                     await self._register()
-            self._freed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._freed.wait()
 
     async def _top_up(self) -> float:
         """Claim what there is room for; returns the seconds after which it is worth trying again."""
-        used = sum(visit.slots for visit in self._visits.values())
-        free = min(self._slots - used, CLAIM_ROWS)
+        widened = sum(visit.slots - 1 for visit in self._visits.values())
+        room = self._room() - widened
+        free = min(room, CLAIM_ROWS)
         if free <= 0:
             return POLL_SECONDS
         reserve = max(1, int(self._slots * EDIT_RESERVE)) if self._slots > 1 else 0
-        sweep_slots = max(0, min(self._slots - reserve - used, CLAIM_ROWS))
+        sweep_slots = max(0, min(room - reserve, CLAIM_ROWS))
         self._claims += 1
         token = Token(self._id, self._claims)
         freed = self._finalizer.take_freed(self._id)
@@ -256,8 +272,10 @@ class Worker:
             visit = Visit(self, reading, self._names[reading.key.collection_id])
             self._visits[visit.identity] = visit
             self.advance_soon(visit)
+        if claimed.goes_on:
+            return AGAIN_SECONDS
         # A full claim means that there is more; a partial one, that lanes ran dry or caps are full.
-        return 0.002 if len(claimed.visits) >= free or claimed.goes_on else POLL_SECONDS
+        return 0.002 if len(claimed.visits) >= free else POLL_SECONDS
 
     async def _widen(self) -> None:
         """More slots for visits of edits that could call more side by side; who gets none now asks again."""
