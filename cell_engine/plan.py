@@ -49,6 +49,8 @@ class Row:
     change: int = 0
     cells: dict[int, Cell] = field(default_factory=dict)
     deleted: bool = False
+    marks: "dict[int, tuple[Column, list[Shown], bytes]]" = field(default_factory=dict, compare=False, repr=False)
+    """Fingerprints by column, with what they were made of: each plan of a visit asks for those of all columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
                 moving.add(column.id)
             continue
         shown = [_shown(row, version.by_id[dep.column], stuck) for dep in column.deps]
-        mark = fingerprint(column, shown)
+        mark = _mark(row, column, shown)
         stale = cell.fingerprint != mark
         if request is not None and not matches(request.only_if, cell, stale):
             request = None
@@ -172,6 +174,20 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
         elif not stale and cell.read_change < read_change:
             current.append(Current(column, read_change))
     return Plan(tuple(due), tuple(blocked), tuple(current))
+
+
+def _mark(row: Row, column: Column, shown: list[Shown]) -> bytes:
+    known = row.marks.get(column.id)
+    if known is not None and known[0] is column:
+        for before, now in zip(known[1], shown, strict=True):
+            # The very same value: equal is too little, since to Python True is 1.
+            if before[1] is not now[1] or before[0] != now[0]:
+                break
+        else:
+            return known[2]
+    mark = fingerprint(column, shown)
+    row.marks[column.id] = (column, shown, mark)
+    return mark
 
 
 def matches(only_if: Collection[str] | None, cell: Cell, stale: bool) -> bool:

@@ -34,7 +34,7 @@ PAUSING: frozenset[ErrorClass] = frozenset({"quota", "auth", "model_missing"})
 MESSAGE_CHARACTERS = 500
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Call:
     """One cell to compute.
 

@@ -35,7 +35,8 @@ judged as materialized (
             row.deleted_at is not null or collection_column.deleted_at is not null as deleted,
             work.claim is not null and row.deleted_at is null and collection_column.deleted_at is null
                 and not item.retry and (item.call or item.error_class is not null) as is_written,
-            coalesce(cell.user_set, false) as user_set, cell.error_class is not null as was_error,
+            cell.collection_id is not null as is_known, coalesce(cell.user_set, false) as user_set,
+            cell.error_class is not null as was_error,
             cell.change as was_change,
             item.error_class is null and cell.ai_value is not distinct from item.value and cell.error_class is null
                 and cell.computed_at is not null as same,
@@ -60,26 +61,33 @@ judged as materialized (
         ) as cell on true
     ) as found
 ),
-written as (
+made as (
     insert into autofill.cell as cell (
         collection_id, row_id, column_id, ai_value, fingerprint, called, demanded, change, read_change, version,
         model, computed_at, error_class, error)
     select collection_id, row_id, column_id, value, fingerprint, case when call then signal else 0 end, demanded,
         change, read_change, version, model, clock_timestamp(), error_class, error
     from judged
-    where is_written
-    on conflict (collection_id, row_id, column_id) do update set
-        ai_value = case when excluded.error_class is null then excluded.ai_value else cell.ai_value end,
-        fingerprint = excluded.fingerprint,
-        called = greatest(cell.called, excluded.called),
-        demanded = case when excluded.called > 0 then 0 else greatest(cell.demanded, excluded.demanded) end,
-        change = excluded.change,
-        read_change = excluded.read_change,
-        version = excluded.version,
-        model = excluded.model,
-        computed_at = excluded.computed_at,
-        error_class = excluded.error_class,
-        error = excluded.error
+    where is_written and not is_known
+),
+-- Apart from those made: `on conflict` would lock each tuple, and log that, before it changes it. Whether a cell is there
+-- stays as it is, for whoever makes one has the row's work locked.
+changed as (
+    update autofill.cell set
+        ai_value = case when judged.error_class is null then judged.value else cell.ai_value end,
+        fingerprint = judged.fingerprint,
+        called = case when judged.call then greatest(cell.called, judged.signal) else cell.called end,
+        demanded = case when judged.call then 0 else greatest(cell.demanded, judged.demanded) end,
+        change = judged.change,
+        read_change = judged.read_change,
+        version = judged.version,
+        model = judged.model,
+        computed_at = clock_timestamp(),
+        error_class = judged.error_class,
+        error = judged.error
+    from judged
+    where judged.is_written and judged.is_known and cell.collection_id = judged.collection_id
+      and cell.row_id = judged.row_id and cell.column_id = judged.column_id
 ),
 replaced as (
     -- an answer that people saw, and that is another one now: the old one only

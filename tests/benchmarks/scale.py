@@ -43,7 +43,7 @@ def _lanes(url: str) -> Figure:
     """A thousand collections with something to do, against sixteen with as many rows in all."""
     with connect(url, application="benchmark") as connection:
         many, few = (
-            [sheet(connection, f"space{number % 4}", f"{lanes}_{number}", 1) for number in range(lanes)]
+            [sheet(connection, f"space{number % 4}", f"lanes{lanes}_{number}", 1) for number in range(lanes)]
             for lanes in (LANES, FEW)
         )
         for sheets in (many, few):
