@@ -24,7 +24,7 @@ from cell_engine.errors import AutofillError
 from cell_engine.store.batches import Batch, find_batches
 from cell_engine.store.collections import Collection, find_collection
 from cell_engine.store.database import Connection
-from cell_engine.store.upkeep import is_alone, keep_up
+from cell_engine.store.upkeep import is_alone, keep_up, vacuum_work
 
 # The daemon's own loop is 5 s: this is every round of it.
 _LOOK_EVERY = 3
@@ -226,6 +226,7 @@ def janitor() -> dg.SkipReason:
         if not is_alone(guard, "autofill.janitor.sensor"):
             return dg.SkipReason("another round is under way")
         done = keep_up(connection)
+        vacuum_work(connection)
     return dg.SkipReason(
         f"workers ended: {done.workers}, visits given back: {done.visits}, dispatches ended: {done.dispatches}"
     )
