@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from cell_engine.offline_model import extract
 from cell_engine.offline_model.choices import all_choices, best_choice
+from cell_engine.offline_model.switches import Fault
 
 _LIST_LENGTH = 5
 _NO_TEXT = "There is no text to answer from."
@@ -32,11 +33,15 @@ class BadRequestError(Exception):
 
 @dataclass(frozen=True)
 class Completion:
-    """One answer: ``content`` is JSON text if a schema was given; the length of the prompt is for ``usage``."""
+    """One answer: ``content`` is JSON text if a schema was given; the length of the prompt is for ``usage``.
+
+    ``flaw`` is what was made wrong with it.
+    """
 
     content: str
     finish_reason: Literal["stop", "length"]
     prompt_characters: int
+    flaw: Fault | None = None
 
 
 @dataclass(frozen=True)
@@ -45,26 +50,35 @@ class _Prompt:
     data: str
 
 
-def complete(request: Mapping[str, Any], *, wrong_shape: bool = False) -> Completion:
+def complete(request: Mapping[str, Any], *, flaw: Fault | None = None) -> Completion:
     """Answer one request; raises BadRequestError with OpenAI-like words.
 
-    ``wrong_shape`` answers with JSON that does not fit the schema, as models without strict mode do.
+    The ``flaw`` ``wrong_shape`` is JSON that does not fit the schema, as models without strict mode answer;
+    ``invalid_json`` is no JSON where JSON was asked for, and nothing for a text; ``truncated`` is half of the
+    answer. The other faults are not an answer's and change nothing here.
     """
     messages = _messages(request)
     schema = _schema(request)
     prompt = _prompt(messages)
-    if wrong_shape:
+    if flaw not in ("wrong_shape", "invalid_json", "truncated") or (flaw == "invalid_json" and schema is None):
+        flaw = None
+    if flaw == "wrong_shape":
         content = '{"unexpected": true}'
     elif schema is None:
         content = extract.summary(prompt.data) or _NO_TEXT
     else:
         content = json.dumps(_value(schema, prompt, "response_format"), ensure_ascii=False)
+    if flaw == "invalid_json":
+        content = "[" + content  # whatever the schema, this is no JSON, and it holds none that a reader could unwrap
     limit = request.get("max_completion_tokens") or request.get("max_tokens")
-    truncated = isinstance(limit, int) and len(content) > limit * 4
+    room = limit * 4 if isinstance(limit, int) else len(content)
+    if flaw == "truncated":
+        room = min(room, len(content) // 2)
     return Completion(
-        content=content[: limit * 4] if truncated and isinstance(limit, int) else content,
-        finish_reason="length" if truncated else "stop",
+        content=content[:room],
+        finish_reason="length" if room < len(content) else "stop",
         prompt_characters=sum(len(text) for _, text in messages),
+        flaw=flaw,
     )
 
 

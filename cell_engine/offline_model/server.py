@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import socket
+import struct
 import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from aiohttp import web
 from pydantic import ValidationError
 
 from cell_engine.offline_model.answers import BadRequestError, Completion, complete
-from cell_engine.offline_model.switches import Switches
+from cell_engine.offline_model.switches import Fault, Switches
 
 MODEL_NAME = "offline-model"
 """The ``model`` of every answer, whatever was asked for: this is not an LLM and does not pass for one."""
@@ -25,19 +27,27 @@ _MAX_BODY_BYTES = 64 * 1024 * 1024
 _BACKLOG = 4096  # hundreds of clients connect at once; a full backlog costs each of them a second
 _STOP_GRACE_SECONDS = 1.0
 _CHARACTERS_PER_TOKEN = 4
+_NO_LINGER = struct.pack("ii", 1, 0)  # to SO_LINGER: closing resets the connection
+
+Fate: TypeAlias = Fault | Literal["answered", "bad_request"]
+"""What became of a call. ``wrong_shape``, ``truncated`` and ``invalid_json`` are billed as ``answered`` is."""
 
 
 @dataclass
 class Stats:
     """What the server has served since its start or the last reset.
 
-    ``by_status`` counts calls by HTTP status, ``bodies`` by hash of the request's body, ``billed`` the same for
-    the calls that were answered with a completion, which is what a provider would bill.
+    ``arrived`` counts calls as they come, ``by_fate`` as they end, ``by_status`` by HTTP status (a connection that was
+    reset has none), ``bodies`` by hash of the request's body, ``billed`` the same for the calls that were answered
+    with a completion, which is what a provider would bill, ``unpaid`` for those turned away for the quota.
     """
 
+    arrived: int = 0
+    by_fate: Counter[Fate] = field(default_factory=Counter)
     by_status: Counter[int] = field(default_factory=Counter)
     bodies: Counter[str] = field(default_factory=Counter)
     billed: Counter[str] = field(default_factory=Counter)
+    unpaid: Counter[str] = field(default_factory=Counter)
     tokens_in: int = 0
     tokens_out: int = 0
     in_flight: int = 0
@@ -46,7 +56,8 @@ class Stats:
     def as_json(self, *, with_bodies: bool) -> dict[str, Any]:
         """The statistics as ``GET /stats`` shows them; the bodies, one entry each, only on request."""
         shown: dict[str, Any] = {
-            "calls": self.by_status.total(),
+            "calls": self.by_fate.total(),
+            "by_fate": dict(sorted(self.by_fate.items())),
             "by_status": {str(status): count for status, count in sorted(self.by_status.items())},
             "billed": self.billed.total(),
             "distinct_bodies": len(self.bodies),
@@ -129,20 +140,35 @@ class OfflineModel:
         self.stats.in_flight += 1
         self.stats.most_in_flight = max(self.stats.most_in_flight, self.stats.in_flight)
         try:
-            response = await self._answer(await request.read())
+            fate, response = await self._answer(await request.read())
         finally:
             self.stats.in_flight -= 1
+        self.stats.by_fate[fate] += 1
+        if response is None:
+            _reset(request)
+            return web.Response()  # aiohttp wants one and drops it; an exception it would log with its traceback
         self.stats.by_status[response.status] += 1
         return response
 
-    async def _answer(self, body: bytes) -> web.Response:
+    async def _answer(self, body: bytes) -> tuple[Fate, web.Response | None]:
+        """The call's fate and its response; None for a connection to be reset."""
         switches = self.switches
         body_hash = hashlib.blake2b(body, digest_size=16)
         key = body_hash.hexdigest()
+        self.stats.arrived += 1
         self.stats.bodies[key] += 1
-        fault = switches.fault(body_hash.digest(), self.stats.bodies[key])
+        occurrence = self.stats.bodies[key] - self.stats.unpaid[key]
+        fault = switches.fault(body_hash.digest(), occurrence, self.stats.arrived)
+        if fault == "quota_exhausted":
+            self.stats.unpaid[key] += 1
+            return fault, _error(
+                429,
+                "You exceeded your current quota, please check your plan and billing details.",
+                code="insufficient_quota",
+                error_type="insufficient_quota",
+            )
         if fault == "rate_limited":
-            return _error(
+            return fault, _error(
                 429,
                 f"Rate limit reached for {MODEL_NAME}. Please try again in {switches.retry_after:g}s.",
                 code="rate_limit_exceeded",
@@ -151,13 +177,16 @@ class OfflineModel:
             )
         if switches.latency:
             await asyncio.sleep(switches.latency)
+        if fault == "connection_reset":
+            return fault, None
         if fault == "server_error":
-            return _error(500, "The server had an error while processing your request.", error_type="server_error")
+            message = "The server had an error while processing your request."
+            return fault, _error(500, message, error_type="server_error")
         try:
-            completion = complete(_json_object(body), wrong_shape=fault == "wrong_shape")
+            completion = complete(_json_object(body), flaw=fault)
         except BadRequestError as error:
-            return _error(400, str(error), param=error.param)
-        return self._billed(key, completion)
+            return "bad_request", _error(400, str(error), param=error.param)
+        return completion.flaw or "answered", self._billed(key, completion)
 
     def _billed(self, key: str, completion: Completion) -> web.Response:
         tokens_in = tokens(completion.prompt_characters)
@@ -225,6 +254,14 @@ _MODEL = {"id": MODEL_NAME, "object": "model", "created": 0, "owned_by": "collec
 def tokens(characters: int) -> int:
     """A deterministic stand-in for a tokenizer: one token for each four characters begun."""
     return -(-characters // _CHARACTERS_PER_TOKEN)
+
+
+def _reset(request: web.Request) -> None:
+    """Cut the call's connection with a TCP reset, not the orderly end that closing it would send."""
+    if request.transport is not None:
+        connection: socket.socket = request.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        request.transport.abort()
 
 
 def _json_object(body: bytes) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from cell_engine.kinds.base import Answer, Failure
 from cell_engine.kinds.llm import CORRECTIONS, LlmKind
 from cell_engine.kinds.provider_errors import retry_after
 from cell_engine.offline_model import MODEL_NAME, OfflineModel, Switches
+from cell_engine.offline_model.switches import Fault
 from cell_engine.specs.prompt import FENCE_NOTE
 from cell_engine.specs.types import ColumnType
 from tests.kinds.helpers import INTEGER, TEXT, Script, ScriptedProvider, call, completion, llm_column
@@ -256,6 +257,53 @@ async def test_a_rate_limit_brings_its_retry_after(llm: LlmKind, model: OfflineM
     failure = await _failure(llm)
     assert (failure.error_class, failure.retry_after) == ("rate_limited", 2.5)
     assert model.stats.by_status == {429: 1}
+
+
+@pytest.mark.parametrize(
+    ("fault", "error_class", "said", "calls", "billed"),
+    [
+        ("connection_reset", "transient", "reset by peer", 1, 0),
+        ("truncated", "truncated", "was cut off after", 1, 1),
+        ("invalid_json", "schema", "not JSON", 1 + CORRECTIONS, 1 + CORRECTIONS),
+    ],
+)
+async def test_each_fault_of_the_offline_model_has_its_class(
+    llm: LlmKind, model: OfflineModel, fault: Fault, error_class: str, said: str, calls: int, billed: int
+) -> None:
+    assert isinstance(await llm.compute(call(llm_column(), SENTENCE)), Answer)  # the connection is pooled from here on
+    model.reset_stats()
+    model.switches = Switches.model_validate({fault: 1})
+    failure = await _failure(llm)
+    assert failure.error_class == error_class
+    assert said in failure.message
+    assert model.stats.by_fate == {fault: calls}
+    assert model.stats.billed.total() == billed
+    assert (failure.tokens_in, failure.tokens_out) == (model.stats.tokens_in, model.stats.tokens_out)
+    model.switches = Switches()
+    assert isinstance(await llm.compute(call(llm_column(), SENTENCE)), Answer)
+
+
+async def test_an_exhausted_quota_lasts_until_it_is_filled_up(llm: LlmKind, model: OfflineModel) -> None:
+    model.switches = Switches(quota_exhausted_from=2)
+    assert isinstance(await llm.compute(call(llm_column(), SENTENCE)), Answer)
+    for _ in range(2):
+        failure = await _failure(llm)
+        assert (failure.error_class, failure.retry_after, failure.tokens_in) == ("quota", None, 0)
+        assert "You exceeded your current quota" in failure.message
+    model.switches = Switches()
+    assert isinstance(await llm.compute(call(llm_column(), SENTENCE)), Answer)
+    assert model.stats.by_fate == {"answered": 2, "quota_exhausted": 2}
+
+
+async def test_an_invalid_answer_is_corrected_by_a_call_that_draws_anew(llm: LlmKind, model: OfflineModel) -> None:
+    model.switches = Switches(invalid_json=0.3)
+    texts = [f"It is thing {at}." for at in range(60)]
+    outcomes = await asyncio.gather(*(llm.compute(call(llm_column(), text)) for text in texts))
+    failed = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+    assert {failure.error_class for failure in failed} <= {"schema"}
+    fates = model.stats.by_fate
+    assert fates["answered"] == len(texts) - len(failed) > 40
+    assert fates["invalid_json"] > (1 + CORRECTIONS) * len(failed), "some were corrected"
 
 
 async def test_an_overloaded_server_may_name_a_time_too(scripted: LlmKind, provider: ScriptedProvider) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -99,6 +100,8 @@ async def test_switches_change_at_run_time_and_keep_the_rest(http: aiohttp.Clien
         ({"latncy": 1}, "latncy"),
         ({"latency": -1}, "latency"),
         ({"rate_limited": 0.6, "server_error": 0.6}, "more than"),
+        ({"truncated": 0.4, "invalid_json": 0.4, "connection_reset": 0.4}, "more than"),
+        ({"quota_exhausted_from": -1}, "quota_exhausted_from"),
     ],
 )
 async def test_a_wrong_switch_is_refused_by_name_and_changes_nothing(
@@ -165,6 +168,112 @@ async def test_a_wrong_shape_is_billed_like_any_answer(model: OfflineModel, http
         content = (await response.json())["choices"][0]["message"]["content"]
     assert json.loads(content) == {"unexpected": True}
     assert model.stats.billed.total() == 1
+
+
+async def test_a_reset_cuts_the_connection_without_an_answer(
+    model: OfflineModel, http: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    model.switches = Switches(connection_reset=1)
+    with pytest.raises(aiohttp.ClientOSError) as cut:
+        await _call(http)
+    assert cut.value.errno == errno.ECONNRESET
+    stats = await _stats(http)
+    assert (stats["by_fate"], stats["by_status"], stats["billed"]) == ({"connection_reset": 1}, {}, 0)
+    assert not caplog.records
+
+
+async def test_a_truncated_answer_says_so_and_is_billed(model: OfflineModel, http: aiohttp.ClientSession) -> None:
+    model.switches = Switches(truncated=1)
+    async with http.post("/v1/chat/completions", json=_body()) as response:
+        [choice] = (await response.json())["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("It is a thin", "length")
+    assert model.stats.billed.total() == 1
+
+
+async def test_invalid_json_where_json_was_asked_for(model: OfflineModel, http: aiohttp.ClientSession) -> None:
+    model.switches = Switches(invalid_json=1)
+    body = _body() | {"response_format": {"type": "json_object"}}
+    async with http.post("/v1/chat/completions", json=body) as response:
+        [choice] = (await response.json())["choices"]
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(choice["message"]["content"])
+    assert choice["finish_reason"] == "stop"
+    async with http.post("/v1/chat/completions", json=_body()) as response:
+        [choice] = (await response.json())["choices"]
+    assert choice["message"]["content"] == "It is a thing that works."
+    assert model.stats.by_fate == {"invalid_json": 1, "answered": 1}
+    assert model.stats.billed.total() == 2
+
+
+async def test_the_quota_is_exhausted_from_a_call_on_until_told_otherwise(
+    model: OfflineModel, http: aiohttp.ClientSession
+) -> None:
+    async def statuses(calls: int) -> list[int]:
+        return [(await _call(http, f"call {at}")).status for at in range(calls)]
+
+    model.switches = Switches(quota_exhausted_from=3, latency=0.05)
+    at_once = await asyncio.gather(*(_call(http, f"call {at}") for at in range(6)))
+    assert sorted(response.status for response in at_once) == [200, 200, 429, 429, 429, 429]
+    assert model.stats.billed.total() == 2
+    assert await statuses(2) == [429, 429]
+    assert all("Retry-After" not in response.headers for response in at_once)
+    async with http.post("/switches", json={"quota_exhausted_from": 10}) as response:
+        assert response.status == 200
+    assert await statuses(2) == [200, 429]
+    async with http.post("/switches", json={"quota_exhausted_from": 0}) as response:
+        assert response.status == 200
+    assert await statuses(2) == [200, 200]
+    model.switches = Switches(quota_exhausted_from=2, server_error=1)
+    model.reset_stats()
+    assert await statuses(3) == [500, 429, 429]
+
+
+async def test_a_quota_changes_no_draw(model: OfflineModel, http: aiohttp.ClientSession) -> None:
+    async def statuses(quota_exhausted_from: int) -> list[int]:
+        model.switches = Switches(server_error=0.5, quota_exhausted_from=quota_exhausted_from)
+        return [(await _call(http)).status for _ in range(20)]
+
+    undisturbed = await statuses(0) + await statuses(0)
+    assert {*undisturbed} == {200, 500}
+    model.reset_stats()
+    before = await statuses(0)
+    assert await statuses(1) == [429] * 20
+    assert before + await statuses(0) == undisturbed
+
+
+async def test_every_call_has_one_fate_and_a_seed_repeats_them(
+    model: OfflineModel, http: aiohttp.ClientSession
+) -> None:
+    faults = {"rate_limited": 0.2, "server_error": 0.1, "connection_reset": 0.1, "truncated": 0.1, "invalid_json": 0.1}
+
+    async def fates(seed: int, order: int) -> tuple[dict[str, int], list[str]]:
+        model.switches = Switches.model_validate({**faults, "seed": seed, "retry_after": 0})
+        model.reset_stats()
+        outcomes = await asyncio.gather(*(outcome(f"call {at}") for at in range(200)[::order]))
+        return (await _stats(http))["by_fate"], outcomes[::order]
+
+    async def outcome(text: str) -> str:
+        body = _body(text) | {"response_format": {"type": "json_object"}}
+        try:
+            async with http.post("/v1/chat/completions", json=body) as response:
+                return (await response.text()).split('"choices"')[-1]
+        except aiohttp.ClientError as error:
+            return type(error).__name__
+
+    first, outcomes = await fates(3, 1)
+    assert first.keys() == {*faults, "answered"}
+    assert sum(first.values()) == 200
+    assert 20 <= first["rate_limited"] <= 60
+    assert all(5 <= first[fault] <= 40 for fault in faults.keys() - {"rate_limited"})
+    assert await fates(3, -1) == (first, outcomes)
+    assert (await fates(4, 1))[1] != outcomes
+    stats = await _stats(http)
+    assert stats["calls"] == sum(stats["by_fate"].values()) == 200
+    assert stats["billed"] == sum(stats["by_fate"][fate] for fate in ("answered", "truncated", "invalid_json"))
+    model.switches = Switches()
+    async with http.post("/v1/chat/completions", data=b"{") as response:
+        assert response.status == 400
+    assert (await _stats(http))["by_fate"]["bad_request"] == 1
 
 
 async def test_500_calls_at_once(model: OfflineModel, http: aiohttp.ClientSession) -> None:
