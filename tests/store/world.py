@@ -125,7 +125,7 @@ class World:
         a, k = self.version.by_name["a"].id, self.version.by_name["k"].id
         self.batches += 1
         loaded = [{a: x, k: y} for x, y in rows]
-        batch, _ = add_batch(self.control, self.collection, f"b{self.batches}", loaded, source="s", actor="me")
+        batch, _ = add_batch(self.control, self.version, f"b{self.batches}", loaded, source="s", actor="me")
         self.rows |= set(range(batch.first_row, batch.last_row + 1))
 
     def book(self, made: int, rows: Sequence[int], columns: Sequence[int] = (), force: bool = False) -> None:
