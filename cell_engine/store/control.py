@@ -24,20 +24,23 @@ def cancel(connection: Connection, dispatch_id: int) -> None:
 
 def finish_cancel(connection: Connection, dispatch_id: int) -> None:
     """The second part of a cancel, for the janitor too: the rows that hold demand of a canceled dispatch."""
-    _each_batch(connection, "work_cancel", dispatch_id)
+    _each_batch(connection, dispatch_id, "work_cancel", "work_park")
     end_dispatches(connection, [dispatch_id])
 
 
 def pause(connection: Connection, dispatch_id: int) -> None:
-    """Start nothing more of the dispatch until it is resumed. Raises NotFoundError, DispatchStateError."""
+    """Start nothing more of the dispatch until it is resumed; a row that another one wants too goes on.
+
+    Raises NotFoundError, DispatchStateError.
+    """
     _control(connection, "dispatch_pause", dispatch_id)
-    _each_batch(connection, "work_park", dispatch_id)
+    _each_batch(connection, dispatch_id, "work_park")
 
 
 def resume(connection: Connection, dispatch_id: int) -> None:
     """Go on with a paused dispatch, where it was. Raises NotFoundError, DispatchStateError."""
     _control(connection, "dispatch_resume", dispatch_id)
-    _each_batch(connection, "work_unpark", dispatch_id)
+    _each_batch(connection, dispatch_id, "work_park")
 
 
 def _control(connection: Connection, statement: str, dispatch_id: int) -> None:
@@ -56,7 +59,7 @@ def _control(connection: Connection, statement: str, dispatch_id: int) -> None:
     raise DispatchStateError(f"dispatch {dispatch_id} {state}")
 
 
-def _each_batch(connection: Connection, statement: str, dispatch_id: int) -> None:
+def _each_batch(connection: Connection, dispatch_id: int, *statements: str) -> None:
     """Over the rows whose work the dispatch owns: each batch locked row first, then work, in key order."""
     after = 0
     while True:
@@ -66,7 +69,13 @@ def _each_batch(connection: Connection, statement: str, dispatch_id: int) -> Non
         collection_id = owned[0].collection_id
         rows = [one.row_id for one in owned]
         with connection.transaction():
-            for lock in ("lock_rows", "lock_work"):
-                run(connection, lock, collections=[collection_id] * len(rows), rows=rows)
-            run(connection, statement, dispatch_id=dispatch_id, collection_id=collection_id, rows=rows)
+            for statement in ("lock_rows", "lock_work", *statements):
+                run(
+                    connection,
+                    statement,
+                    dispatch_id=dispatch_id,
+                    collection_id=collection_id,
+                    collections=[collection_id] * len(rows),
+                    rows=rows,
+                )
         after = rows[-1]
