@@ -3,7 +3,7 @@
 -- Whether the rows wait is judged anew after this, by work_park.
 -- (any(array(select unnest(…))): of a list whose length it knows the planner would rather filter the whole collection.)
 with canceled as (
-    select work.collection_id, work.row_id, work.state, work.cascade, row.batch_id, asked.columns,
+    select work.collection_id, work.row_id, work.state, work.cascade, work.dispatch_id, row.batch_id, asked.columns,
         work.demand - asked.columns as demand
     from autofill.work
     join autofill.row on row.collection_id = work.collection_id and row.row_id = work.row_id
@@ -31,14 +31,18 @@ dropped as (
     delete from autofill.work using canceled
     where work.collection_id = canceled.collection_id and work.row_id = canceled.row_id
       and canceled.state <> 'computing' and canceled.demand = '{}' and not canceled.cascade
+),
+left_over as (
+    update autofill.work set
+        demand = canceled.demand,
+        raised = work.raised + 1,
+        dirty = work.state = 'computing',
+        dispatch_id = coalesce(
+            (select max((value ->> 2)::bigint) from jsonb_each(canceled.demand)), work.dispatch_id)
+    from canceled
+    where work.collection_id = canceled.collection_id and work.row_id = canceled.row_id
+      and cardinality(canceled.columns) > 0
+      and (canceled.state = 'computing' or canceled.demand <> '{}' or canceled.cascade)
 )
-update autofill.work set
-    demand = canceled.demand,
-    raised = work.raised + 1,
-    dirty = work.state = 'computing',
-    dispatch_id = coalesce(
-        (select max((value ->> 2)::bigint) from jsonb_each(canceled.demand)), work.dispatch_id)
-from canceled
-where work.collection_id = canceled.collection_id and work.row_id = canceled.row_id
-  and cardinality(canceled.columns) > 0
-  and (canceled.state = 'computing' or canceled.demand <> '{}' or canceled.cascade);
+-- whose end this may have been, beside the canceled one's: to be looked at when the transaction has committed
+select distinct dispatch_id from canceled;

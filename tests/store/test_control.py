@@ -328,3 +328,19 @@ def test_a_row_that_comes_back_while_its_dispatch_is_paused_or_resumed_follows_i
         run(holder, "work_park", collections=[made.collection.id], rows=[1])
     recovered.result()
     assert states(connection) == ["parked" if last == "pause" else "queued"]
+
+
+def test_R7_a_cancel_that_takes_a_row_from_a_third_dispatch_looks_for_its_end(connection: Connection) -> None:
+    made = make(connection, sheet("a", "b: a", "e!llm: a", "f!llm: a"), rows=[{"a": "x"}], demand=False)
+    asked = [
+        dispatch(connection, made.collection.id, RowScope((1,)), columns=[made.id(name)], reason="r", actor="me")
+        for name in ("e", "f", "b")
+    ]
+    claimer = Claimer(connection)
+    (visit,) = claimer.claim()
+    b = made.id("b")
+    answer = claimer.answer(visit, b, "B", plan(visit.row, made.version, visit.asked), leaving=True)
+    claimer.flush([answer], [claimer.release(visit, "hand_over", job_type="llm", answered=(b,))])
+    cancel(connection, asked[0])  # the row, which was the last one's, is the second's now
+    Claimer(connection).work_off()
+    assert all(known(connection, one).ended_at is not None for one in asked)
