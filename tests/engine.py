@@ -100,7 +100,7 @@ def make(
     batch = None
     if rows:
         loaded = [{applied.version.by_name[name].id: value for name, value in row.items()} for row in rows]
-        batch, _ = add_batch(connection, collection.id, key, loaded, source="test", actor="test", demand=demand)
+        batch, _ = add_batch(connection, applied.version, key, loaded, source="test", actor="test", demand=demand)
     return Made(collection, applied.version, batch)
 
 

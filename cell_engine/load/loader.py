@@ -15,7 +15,8 @@ from cell_engine.load.errors import LoadError
 from cell_engine.load.frame_rows import frame_rows, parquet_rows
 from cell_engine.load.rows import Record
 from cell_engine.specs.text import Json, clean_text
-from cell_engine.store.batches import REJECTED_KEPT, Batch, add_batch, find_batches
+from cell_engine.specs.version import Version
+from cell_engine.store.batches import REJECTED_KEPT, Batch, InputsChangedError, add_batch, find_batches
 from cell_engine.store.collections import Collection, load_version
 from cell_engine.store.database import Connection
 
@@ -84,7 +85,6 @@ def load_file(
     the same content again goes on after it.
     """
     content = read_content(path)
-    version = load_version(connection, collection.id)
     rows = csv_rows if content.format == "csv" else parquet_rows
     load = _Load(
         connection,
@@ -96,7 +96,7 @@ def load_file(
         on_rows=on_rows,
         check=content.check_unchanged,
     )
-    return load.run(lambda skip: rows(path, version, skip))
+    return load.run(lambda version, skip: rows(path, version, skip))
 
 
 def load_frame(
@@ -114,9 +114,8 @@ def load_frame(
 
     Raises LoadError for a frame that cannot be loaded.
     """
-    version = load_version(connection, collection.id)
     load = _Load(connection, collection, key=key, source=clean_text(source), actor=actor, demand=demand)
-    return load.run(lambda skip: frame_rows(frame, version, source, skip))
+    return load.run(lambda version, skip: frame_rows(frame, version, source, skip))
 
 
 @dataclass(slots=True)
@@ -156,11 +155,12 @@ class _Load:
     batches: list[Batch] = field(default_factory=list)
     new: bool = False
 
-    def run(self, records: Callable[[int], Iterator[Record]]) -> Loaded:
-        """Add what is not in yet of `records(skip)`."""
+    def run(self, records: Callable[[Version, int], Iterator[Record]]) -> Loaded:
+        """Add what is not in yet of `records(version, skip)`, which checks them against that version."""
         self._find()
         try:
-            self._add_all(records)
+            while not self._add_all(records):
+                pass
         except LoadError as error:
             if self.batches:
                 raise LoadError(f"{error}\n{self._so_far()}") from error
@@ -175,23 +175,29 @@ class _Load:
         while found := find_batches(self.connection, self.collection.id, [self._next_key]):
             self.batches += found
 
-    def _add_all(self, records: Callable[[int], Iterator[Record]]) -> None:
+    def _add_all(self, records: Callable[[Version, int], Iterator[Record]]) -> bool:
+        """False when an apply changed the inputs meanwhile: what is not in yet is to be checked again."""
+        version = load_version(self.connection, self.collection.id)
         # By the records that are in, not by part: other bounds than today's may have made those parts.
         passed = sum(batch.rows + batch.rejected_rows for batch in self.batches)
         part = _Part()
-        for record in records(passed):
-            part.add(record)
-            passed += 1
-            if passed % _PROGRESS_EVERY == 0:
-                self._tell(passed)
-            if part.full:
-                self._add(part)
-                part = _Part()
-        if part.records:
-            self._add(part)
+        try:
+            for record in records(version, passed):
+                part.add(record)
+                passed += 1
+                if passed % _PROGRESS_EVERY == 0:
+                    self._tell(passed)
+                if part.full:
+                    self._add(version, part)
+                    part = _Part()
+            if part.records:
+                self._add(version, part)
+        except InputsChangedError:
+            return False
         self._tell(passed)
+        return True
 
-    def _add(self, part: _Part) -> None:
+    def _add(self, version: Version, part: _Part) -> None:
         self.check()
         if not part.rows and not self.batches:
             # Stored, an empty batch would answer for this content also once the collection's columns are put right.
@@ -200,7 +206,7 @@ class _Load:
             raise LoadError("\n".join([none, *reasons]))
         batch, added = add_batch(
             self.connection,
-            self.collection.id,
+            version,
             self._next_key,
             part.rows,
             source=self.source,

@@ -6,12 +6,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from cell_engine.errors import AutofillError
 from cell_engine.specs.text import Json
+from cell_engine.specs.version import Version
+from cell_engine.store.collections import hold_version
 from cell_engine.store.database import Connection, run, statement
 from cell_engine.store.demands import RangeScope, dispatch_in_transaction
 from cell_engine.store.results import end_dispatches
 
 REJECTED_KEPT = 1000
+
+
+class InputsChangedError(AutofillError):
+    """Rows were checked against input columns that have another type by now, or are gone: check them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,7 @@ def list_batches(connection: Connection, collection_id: int, *, after: int = 0, 
 
 def add_batch(
     connection: Connection,
-    collection_id: int,
+    version: Version,
     key: str,
     rows: Sequence[Mapping[int, Json]],
     *,
@@ -59,9 +66,11 @@ def add_batch(
 ) -> tuple[Batch, bool]:
     """Add `rows` (column id → accepted value; None or absent is missing) as one batch; returns it, and if it is new.
 
-    With `demand`, what the rows make due is dispatched in the same transaction. A known key changes nothing:
-    the same content twice is the same batch, also when two loaders race.
+    `version` is what the values were checked against; it may be an older one whose input columns are as they are now,
+    else this raises InputsChangedError and adds nothing. With `demand`, what the rows make due is dispatched in the
+    same transaction. A known key changes nothing: the same content twice is the same batch, also when two loaders race.
     """
+    collection_id = version.collection_id
     known = find_batches(connection, collection_id, [key])
     if known:
         return known[0], False
@@ -93,10 +102,22 @@ def add_batch(
                     reason="load",
                     actor=actor,
                 )
+            # Last: no apply waits while rows stream in, and the order of apply's own locks (the collection's first).
+            _check_inputs(version, hold_version(connection, collection_id))
     if dispatch_id is not None:
         end_dispatches(connection, [dispatch_id])
     (batch,) = find_batches(connection, collection_id, [key])
     return replace(batch, dispatch_id=dispatch_id), added is not None
+
+
+def _check_inputs(checked: Version, current: Version) -> None:
+    types = {column.id: column.type for column in current.columns}
+    for column in checked.input_columns:
+        if types.get(column.id) != column.type:
+            raise InputsChangedError(
+                f"column {column.name!r} is {'of another type' if column.id in types else 'gone'} since the rows were "
+                f"checked against version {checked.number}: check them again"
+            )
 
 
 def _copy(

@@ -138,8 +138,18 @@ def recover(connection: Connection, worker_id: UUID, claim_number: int | None) -
     with connection.transaction():
         run(connection, "worker_fence", worker_id=worker_id)
         if claim_number is not None:
-            run(connection, "claim_undo", worker_id=worker_id, claim=claim_number)
+            park(connection, run(connection, "claim_undo", worker_id=worker_id, claim=claim_number).fetchall())
         run(connection, "slot_settle", worker_id=worker_id)
+
+
+def park(connection: Connection, rows: Sequence[Any]) -> None:
+    """Let rows that the caller's transaction has just put back wait, if all dispatches that want them are paused.
+
+    `rows` are the statement's: collection_id, row_id.
+    """
+    if rows:
+        collections, row_ids = [one.collection_id for one in rows], [one.row_id for one in rows]
+        run(connection, "work_park", collections=collections, rows=row_ids)
 
 
 def _take(connection: Connection, token: Token, lanes: Sequence[Any]) -> Claimed:

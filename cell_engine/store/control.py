@@ -24,20 +24,23 @@ def cancel(connection: Connection, dispatch_id: int) -> None:
 
 def finish_cancel(connection: Connection, dispatch_id: int) -> None:
     """The second part of a cancel, for the janitor too: the rows that hold demand of a canceled dispatch."""
-    _each_batch(connection, "work_cancel", dispatch_id)
-    end_dispatches(connection, [dispatch_id])
+    others = _each_batch(connection, dispatch_id, cancels=True)
+    end_dispatches(connection, [dispatch_id, *others])
 
 
 def pause(connection: Connection, dispatch_id: int) -> None:
-    """Start nothing more of the dispatch until it is resumed. Raises NotFoundError, DispatchStateError."""
+    """Start nothing more of the dispatch until it is resumed; a row that another one wants too goes on.
+
+    Raises NotFoundError, DispatchStateError.
+    """
     _control(connection, "dispatch_pause", dispatch_id)
-    _each_batch(connection, "work_park", dispatch_id)
+    _each_batch(connection, dispatch_id)
 
 
 def resume(connection: Connection, dispatch_id: int) -> None:
     """Go on with a paused dispatch, where it was. Raises NotFoundError, DispatchStateError."""
     _control(connection, "dispatch_resume", dispatch_id)
-    _each_batch(connection, "work_unpark", dispatch_id)
+    _each_batch(connection, dispatch_id)
 
 
 def _control(connection: Connection, statement: str, dispatch_id: int) -> None:
@@ -56,17 +59,24 @@ def _control(connection: Connection, statement: str, dispatch_id: int) -> None:
     raise DispatchStateError(f"dispatch {dispatch_id} {state}")
 
 
-def _each_batch(connection: Connection, statement: str, dispatch_id: int) -> None:
-    """Over the rows whose work the dispatch owns: each batch locked row first, then work, in key order."""
-    after = 0
+def _each_batch(connection: Connection, dispatch_id: int, *, cancels: bool = False) -> set[int]:
+    """Over the rows whose work the dispatch owns: each batch locked row first, then work, in key order.
+
+    Returns dispatches whose end it may have been.
+    """
+    after, others = 0, set[int]()
     while True:
         owned = run(connection, "work_of_dispatch", dispatch_id=dispatch_id, after=after, limit=BATCH).fetchall()
         if not owned:
-            return
+            return others
         collection_id = owned[0].collection_id
         rows = [one.row_id for one in owned]
+        keys = {"collections": [collection_id] * len(rows), "rows": rows}
         with connection.transaction():
-            for lock in ("lock_rows", "lock_work"):
-                run(connection, lock, collections=[collection_id] * len(rows), rows=rows)
-            run(connection, statement, dispatch_id=dispatch_id, collection_id=collection_id, rows=rows)
+            run(connection, "lock_rows", **keys)
+            run(connection, "lock_work", **keys)
+            if cancels:
+                met = run(connection, "work_cancel", dispatch_id=dispatch_id, collection_id=collection_id, rows=rows)
+                others |= {one.dispatch_id for one in met}
+            run(connection, "work_park", **keys)
         after = rows[-1]

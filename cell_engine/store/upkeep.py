@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import psycopg
 
+from cell_engine.store.claims import park
 from cell_engine.store.control import finish_cancel
 from cell_engine.store.database import Connection, run
 from cell_engine.store.results import end_dispatches
@@ -90,6 +91,7 @@ def _reclaim(connection: Connection) -> int:
     with connection.transaction():
         if not is_alone(connection, "autofill.reclaim"):
             return 0
-        reclaimed = len(run(connection, "reclaim_work", limit=BATCH).fetchall())
+        reclaimed = run(connection, "reclaim_work", limit=BATCH).fetchall()
+        park(connection, reclaimed)
         run(connection, "slot_sweep")
-    return reclaimed
+    return len(reclaimed)

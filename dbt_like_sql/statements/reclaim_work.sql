@@ -1,12 +1,10 @@
 -- The visits of workers that have ended go back to the queue with their demand, priority and age. An interruption is
 -- neither a failure nor canceled: it is recorded, and costs no attempt. A row that is there at death after death, though
--- its calls are made apart by then, ends more than their process: it comes back ever more seldom.
+-- its calls are made apart by then, ends more than their process: it comes back ever more seldom. Whether rows
+-- wait, work_park says, which comes after: this one's snapshot may be older than a pause or a resume.
 with orphan as materialized (
     select work.collection_id, work.row_id, work.worker_id, work.dispatch_id, work.computing, work.slots,
-        least(work.deaths + 1, 10) as deaths,
-        work.owners is null and exists (
-            select from autofill.dispatch where dispatch.id = work.dispatch_id and paused_at is not null
-        ) as paused
+        least(work.deaths + 1, 10) as deaths
     from autofill.slot
     join autofill.worker on worker.id = slot.worker_id and worker.ended_at is not null
     join autofill.work on work.worker_id = slot.worker_id and work.collection_id = slot.collection_id
@@ -31,10 +29,9 @@ freed as (
     where slot.worker_id = orphans.worker_id and slot.collection_id = orphans.collection_id
 )
 update autofill.work
-set state = case when orphan.paused then 'parked' when orphan.rest is null then 'queued' else 'delayed'
-            end::autofill.work_state,
-    available_at = case when not orphan.paused then clock_timestamp() + orphan.rest end,
-    deferred = orphan.rest is not null and not orphan.paused,
+set state = case when orphan.rest is null then 'queued' else 'delayed' end::autofill.work_state,
+    available_at = clock_timestamp() + orphan.rest,
+    deferred = orphan.rest is not null,
     deaths = orphan.deaths,
     cascade = true,  -- its visit may have answered what makes other cells due
     worker_id = null, claim = null, dirty = false, computing = null, slots = 1
@@ -43,4 +40,4 @@ from (
     from orphan
 ) as orphan
 where work.collection_id = orphan.collection_id and work.row_id = orphan.row_id
-returning work.dispatch_id;
+returning work.collection_id, work.row_id;

@@ -37,14 +37,21 @@ gone as (
     where ctid = any(array(select place from judged where ended and ending = 'done'))
 ),
 going_on as materialized (
-    select judged.*,
-        judged.owners is null and coalesce(
-            (select paused_at is not null from autofill.dispatch where dispatch.id = judged.dispatch_id), false) as paused,
-        -- columns answered in this transaction (column -> signal of the call) whose demand is not newer than the call
-        array(select key from jsonb_each(demand)
-              where (value ->> 0)::bigint <= (answered ->> key)::bigint) as met,
+    select judged.*, met,
+        -- by those whose demand is left
+        coalesce((
+            select bool_and(paused_at is not null) from autofill.dispatch
+            where dispatch.id = any(
+                judged.dispatch_id || coalesce(autofill.demand_owners(demand - met, judged.dispatch_id), '{}'))
+        ), false) as paused,
         array(select jsonb_object_keys(answered)) as tried
     from judged
+    -- columns answered in this transaction (column -> signal of the call) whose demand is not newer than the call
+    cross join lateral (
+        select array(select key from jsonb_each(demand)
+                     where (value ->> 0)::bigint <= (answered ->> key)::bigint) as met
+        offset 0
+    ) as answered_for
     where won and not (ended and ending = 'done')
 ),
 requeued as (

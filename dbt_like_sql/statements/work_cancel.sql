@@ -1,9 +1,9 @@
 -- Take a canceled dispatch's explicit demand from rows that are locked, as is their work. Cascade demand stays: inputs
 -- did move. Work that nothing else wants is dropped; a visit in flight learns of it, and what it has in flight lands.
--- Rows parked while it was paused go on: nothing resumes it any more.
+-- Whether the rows wait is judged anew after this, by work_park.
 -- (any(array(select unnest(…))): of a list whose length it knows the planner would rather filter the whole collection.)
 with canceled as (
-    select work.collection_id, work.row_id, work.state, work.cascade, row.batch_id, asked.columns,
+    select work.collection_id, work.row_id, work.state, work.cascade, work.dispatch_id, row.batch_id, asked.columns,
         work.demand - asked.columns as demand
     from autofill.work
     join autofill.row on row.collection_id = work.collection_id and row.row_id = work.row_id
@@ -31,15 +31,18 @@ dropped as (
     delete from autofill.work using canceled
     where work.collection_id = canceled.collection_id and work.row_id = canceled.row_id
       and canceled.state <> 'computing' and canceled.demand = '{}' and not canceled.cascade
+),
+left_over as (
+    update autofill.work set
+        demand = canceled.demand,
+        raised = work.raised + 1,
+        dirty = work.state = 'computing',
+        dispatch_id = coalesce(
+            (select max((value ->> 2)::bigint) from jsonb_each(canceled.demand)), work.dispatch_id)
+    from canceled
+    where work.collection_id = canceled.collection_id and work.row_id = canceled.row_id
+      and cardinality(canceled.columns) > 0
+      and (canceled.state = 'computing' or canceled.demand <> '{}' or canceled.cascade)
 )
-update autofill.work set
-    demand = canceled.demand,
-    state = case when work.state = 'parked' then 'queued' else work.state end,
-    raised = work.raised + 1,
-    dirty = work.state = 'computing',
-    dispatch_id = coalesce(
-        (select max((value ->> 2)::bigint) from jsonb_each(canceled.demand)), work.dispatch_id)
-from canceled
-where work.collection_id = canceled.collection_id and work.row_id = canceled.row_id
-  and (cardinality(canceled.columns) > 0 or canceled.state = 'parked')
-  and (canceled.state = 'computing' or canceled.demand <> '{}' or canceled.cascade);
+-- whose end this may have been, beside the canceled one's: to be looked at when the transaction has committed
+select distinct dispatch_id from canceled;

@@ -49,10 +49,10 @@ class Location:
         """Batches of `rows` rows, as the sensor would leave them: loaded, not asked for, and known to Dagster."""
         apply(self.connection, self.defined.spec, actor="test")
         collection = find_collection(self.connection, self.defined.full_name)
-        a = load_version(self.connection, collection.id).by_name["a"].id
+        version = load_version(self.connection, collection.id)
         for key in keys:
-            texts = [{a: f"{key} {number}"} for number in range(rows)]
-            add_batch(self.connection, collection.id, key, texts, source=key, actor="test", demand=False)
+            texts = [{version.by_name["a"].id: f"{key} {number}"} for number in range(rows)]
+            add_batch(self.connection, version, key, texts, source=key, actor="test", demand=False)
         self.instance.add_dynamic_partitions(self.defined.full_name, list(keys))
 
     def create_run(

@@ -6,15 +6,19 @@ import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from cell_engine.load import Loaded, LoadError, batch_keys, load_file
+from cell_engine.specs.compile import compile_text
+from cell_engine.store.applying import apply
 from cell_engine.store.batches import Batch, list_batches
 from cell_engine.store.collections import Collection, find_collection
 from cell_engine.store.database import Connection, connect
-from tests.load.conftest import Stored, Write
+from tests.engine import wait_for_lock
+from tests.load.conftest import SPEC, Stored, Write
 
 CSV = "code,count\n" + "".join(f"{n},{n if n % 7 else 'x'}\n" for n in range(1, 96))
 GOOD = [str(n) for n in range(1, 96) if n % 7]
@@ -27,7 +31,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cell_engine.load.loader._PROGRESS_EVERY", 1)
 
 
-def codes(stored: Stored, batches: list[Batch]) -> list[str]:
+def codes(stored: Stored, batches: list[Batch]) -> list[Any]:
     return [row["code"] for batch in batches for row in stored(batch)]
 
 
@@ -77,6 +81,7 @@ def test_a_part_of_rejected_lines_only(
 CRASH = """
 import os, signal, sys
 from pathlib import Path
+from typing import Any
 from cell_engine.load import load_file, loader
 from cell_engine.store.collections import find_collection
 from cell_engine.store.database import connect
@@ -237,3 +242,32 @@ def test_without_demand_nothing_is_dispatched(connection: Connection, collection
     assert load_file(connection, collection, write("a.csv", CSV), actor="ann", demand=False).rows == len(GOOD)
     assert connection.execute("select 1 from autofill.dispatch").fetchone() is None
     assert find_collection(connection, "demo/things").next_row == len(GOOD) + 1
+
+
+def test_what_an_apply_overtakes_is_checked_again(
+    connection: Connection, collection: Collection, database: str, stored: Stored, write: Write
+) -> None:
+    """`code` becomes an integer while the second part, checked as text, waits to be stored."""
+    path = write("a.csv", "code\n" + "".join(f"{n}\n" for n in range(15)) + "x\n17\n")
+    key = f"{batch_keys(path)}-0002"
+    with (
+        connect(database, application="holder") as holder,
+        connect(database, application="loader", statement_timeout=20) as loader,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        with holder.transaction(force_rollback=True):
+            holder.execute(
+                "insert into autofill.batch (collection_id, id, key, source, first_row, last_row, actor) "
+                "values (%s, 1000, %s, 's', 1, 0, 'me')",
+                [collection.id, key],
+            )
+            loading = pool.submit(load_file, loader, collection, path, actor="me")
+            wait_for_lock(connection, "autofill loader")
+            apply(
+                connection,
+                compile_text(SPEC.replace("name: code, type: text", "name: code, type: integer")),
+                actor="me",
+            )
+        loaded = loading.result()
+    assert codes(stored, loaded.batches) == [*map(str, range(10)), *range(10, 15), 17]
+    assert [line for line, _ in loaded.rejected] == [17]

@@ -7,12 +7,13 @@ from cell_engine.plan import plan
 from cell_engine.store.changes import edit
 from cell_engine.store.claims import recover
 from cell_engine.store.control import DispatchStateError, cancel, pause, resume
-from cell_engine.store.database import Connection
-from cell_engine.store.demands import RangeScope, RowScope, dispatch
+from cell_engine.store.database import Connection, run
+from cell_engine.store.demands import RangeScope, RowScope, dispatch, lock_work
 from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import Progress, progress, status_counts
 from cell_engine.store.upkeep import keep_up
-from tests.engine import Claimer, Made, make, sheet
+from tests.engine import Claimer, Made, make, sheet, wait_for_lock
+from tests.store.conftest import Beside, Opened
 
 ROWS = 10
 
@@ -89,9 +90,6 @@ def test_a_canceled_demand_leaves_that_of_others(connection: Connection, made: M
 
 
 def test_the_janitor_finishes_a_cancel_that_died_half_way(connection: Connection, made: Made) -> None:
-    from cell_engine.store.database import run
-    from cell_engine.store.upkeep import keep_up
-
     asked = dispatch(connection, made.collection.id, RowScope((1, 2)), columns=[made.id("b")], reason="r", actor="me")
     run(connection, "dispatch_cancel", dispatch_id=asked)
     keep_up(connection)
@@ -220,3 +218,129 @@ def test_R6_canceling_a_paused_dispatch_lets_go_of_the_rows_that_moved(
     cancel(connection, asked)
     assert Claimer(connection).work_off() == ["b", "c"]
     assert known(connection, asked).ended_at is not None
+
+
+def two(connection: Connection, made: Made) -> tuple[int, int]:
+    """Two dispatches over one row, by name."""
+    first, second = (
+        dispatch(connection, made.collection.id, RowScope((1,)), columns=[made.id(name)], reason="r", actor="me")
+        for name in ("b", "c")
+    )
+    return first, second
+
+
+def states(connection: Connection) -> list[str]:
+    return [one.state for one in connection.execute("select state::text from autofill.work order by row_id")]
+
+
+@pytest.mark.parametrize("resumed", [0, 1])
+def test_a_row_waits_when_all_that_want_it_are_paused_and_goes_on_with_the_first_resumed(
+    connection: Connection, made: Made, resumed: int
+) -> None:
+    asked = two(connection, made)
+    pause(connection, asked[resumed])
+    assert states(connection) == ["queued"]  # the other one wants it
+    pause(connection, asked[1 - resumed])
+    assert states(connection) == ["parked"]
+    resume(connection, asked[resumed])
+    assert states(connection) == ["queued"]
+    Claimer(connection).work_off()
+    assert all(known(connection, one).ended_at is not None for one in asked)
+    assert broken_rules(connection) == {}
+
+
+@pytest.mark.parametrize("both", [True, False])
+@pytest.mark.parametrize("canceled", [0, 1])
+def test_a_row_that_a_cancel_leaves_to_a_paused_dispatch_waits_for_it(
+    connection: Connection, made: Made, canceled: int, both: bool
+) -> None:
+    asked = two(connection, made)
+    for one in asked if both else [asked[1 - canceled]]:
+        pause(connection, one)
+    cancel(connection, asked[canceled])
+    assert states(connection) == ["parked"]
+    assert known(connection, asked[canceled]).ended_at is not None
+    resume(connection, asked[1 - canceled])
+    Claimer(connection).work_off()
+    assert known(connection, asked[1 - canceled]).ended_at is not None
+    assert broken_rules(connection) == {}
+
+
+def test_new_demand_lets_go_of_a_row_that_two_paused_dispatches_want(connection: Connection, made: Made) -> None:
+    for one in two(connection, made):
+        pause(connection, one)
+    edit(connection, made.collection.id, 1, {made.id("a"): "moved"}, actor="me")
+    assert states(connection) == ["queued"]
+
+
+@pytest.mark.parametrize("stopped", ["paused", "canceled"])
+@pytest.mark.parametrize("how", ["its worker died", "its claim was lost", "it was handed back"])
+def test_a_row_that_comes_back_waits_when_all_that_want_it_are_paused(
+    connection: Connection, made: Made, how: str, stopped: str
+) -> None:
+    first, second = two(connection, made)
+    claimer = Claimer(connection, lease=0)
+    (visit,) = claimer.claim()
+    pause(connection, first)
+    (pause if stopped == "paused" else cancel)(connection, second)
+    if how == "its worker died":
+        keep_up(connection)
+    elif how == "its claim was lost":
+        recover(connection, claimer.id, 1)
+    else:
+        claimer.flush(releases=[claimer.release(visit, "hand_back")])
+    assert states(connection) == ["parked"]
+    resume(connection, first)
+    assert "b" in Claimer(connection).work_off()
+    assert broken_rules(connection) == {}
+
+
+def test_a_visit_that_answers_the_last_that_goes_on_leaves_the_row_to_the_paused_one(connection: Connection) -> None:
+    made = make(connection, sheet("a", "b: a", "e!llm: a"), rows=[{"a": "x"}], demand=False)
+    goes_on, paused = (
+        dispatch(connection, made.collection.id, RowScope((1,)), columns=[made.id(name)], reason="r", actor="me")
+        for name in ("b", "e")
+    )
+    pause(connection, paused)
+    claimer = Claimer(connection)
+    (visit,) = claimer.claim()
+    b = made.id("b")
+    answer = claimer.answer(visit, b, "B", plan(visit.row, made.version, visit.asked), leaving=True)
+    claimer.flush([answer], [claimer.release(visit, "hand_over", job_type="llm", answered=(b,))])
+    assert states(connection) == ["parked"]
+    assert known(connection, goes_on).ended_at is not None
+
+
+@pytest.mark.parametrize("last", ["pause", "resume"])
+def test_a_row_that_comes_back_while_its_dispatch_is_paused_or_resumed_follows_it(
+    connection: Connection, made: Made, opened: Opened, beside: Beside, last: str
+) -> None:
+    asked = dispatch(connection, made.collection.id, RowScope((1,)), columns=[made.id("b")], reason="r", actor="me")
+    claimer, holder = Claimer(opened("claimer")), opened("holder")
+    claimer.claim()
+    if last == "resume":
+        pause(connection, asked)
+    with holder.transaction():  # as `last` does when it has come to the row
+        lock_work(holder, made.collection.id, [1])
+        recovered = beside(recover, claimer.connection, claimer.id, 1)
+        wait_for_lock(connection, "autofill claimer")
+        run(connection, f"dispatch_{last}", dispatch_id=asked)
+        run(holder, "work_park", collections=[made.collection.id], rows=[1])
+    recovered.result()
+    assert states(connection) == ["parked" if last == "pause" else "queued"]
+
+
+def test_R7_a_cancel_that_takes_a_row_from_a_third_dispatch_looks_for_its_end(connection: Connection) -> None:
+    made = make(connection, sheet("a", "b: a", "e!llm: a", "f!llm: a"), rows=[{"a": "x"}], demand=False)
+    asked = [
+        dispatch(connection, made.collection.id, RowScope((1,)), columns=[made.id(name)], reason="r", actor="me")
+        for name in ("e", "f", "b")
+    ]
+    claimer = Claimer(connection)
+    (visit,) = claimer.claim()
+    b = made.id("b")
+    answer = claimer.answer(visit, b, "B", plan(visit.row, made.version, visit.asked), leaving=True)
+    claimer.flush([answer], [claimer.release(visit, "hand_over", job_type="llm", answered=(b,))])
+    cancel(connection, asked[0])  # the row, which was the last one's, is the second's now
+    Claimer(connection).work_off()
+    assert all(known(connection, one).ended_at is not None for one in asked)

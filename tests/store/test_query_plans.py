@@ -112,6 +112,7 @@ class Big:
             "page_inputs": {"collection_id": self.collection, "after": 50_000, "limit": 100},
             "wake_delayed": {"limit": BATCH},
             "work_cancel": {"collection_id": self.collection, "dispatch_id": 1, "rows": rows},
+            "work_park": keys,
             "work_of_dispatch": {"dispatch_id": 7, "after": 0, "limit": BATCH},
             "visits_dirty": {"worker_id": self.worker},
         }[name]  # fmt: skip
@@ -122,7 +123,7 @@ STATEMENTS = [
     "reclaim_work", "claim_quota", "claim_queued", "sweep_windows", "sweep_start", "sweep_advance", "lock_rows",
     "lock_work", "lock_work_skip", "visits_lock", "read_visits", "finalize_cells", "release", "demand_raise",
     "demand_queue", "dispatch_progress", "end_dispatches", "page_cells", "page_inputs", "wake_delayed", "work_cancel",
-    "work_of_dispatch", "visits_dirty", "flush_begin", "flush_found", "read_cells",
+    "work_park", "work_of_dispatch", "visits_dirty", "flush_begin", "flush_found", "read_cells",
 ]  # fmt: skip
 
 NEEDS = {

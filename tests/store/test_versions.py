@@ -7,10 +7,12 @@ import pytest
 from cell_engine.errors import BadValueError
 from cell_engine.specs.compile import compile_text
 from cell_engine.store.applying import Applied, apply
+from cell_engine.store.batches import InputsChangedError, add_batch
 from cell_engine.store.changes import ConflictError, edit, undo
-from cell_engine.store.database import Connection
+from cell_engine.store.collections import hold_version
+from cell_engine.store.database import Connection, run
 from cell_engine.store.demands import RangeScope, dispatch
-from tests.engine import Claimer, make, sheet, wait_for_lock, wait_or_lock
+from tests.engine import Claimer, Made, make, sheet, wait_for_lock, wait_or_lock
 from tests.store.conftest import Beside, Opened
 
 
@@ -91,3 +93,75 @@ def test_a_change_whose_value_no_longer_fits_its_column_is_not_taken_back(connec
     apply(connection, compile_text(NUMBER), actor="me")
     with pytest.raises(ConflictError, match=r"row 1 held does not fit now: column 'a'.*integer"):
         undo(connection, made.collection.id, actor="me")
+
+
+def hold_key(holder: Connection, made: Made, key: str) -> None:
+    """A load of the same content is under way until the holder's transaction ends: another one waits, rows checked."""
+    run(
+        holder,
+        "batch_insert",
+        collection_id=made.collection.id,
+        batch_id=1000,
+        key=key,
+        source="s",
+        first_row=1,
+        last_row=0,
+        rejected="[]",
+        rejected_rows=0,
+        actor="me",
+    )
+
+
+@pytest.mark.parametrize("demand", [True, False])
+def test_a_load_whose_inputs_an_apply_has_changed_since_their_check_is_refused(
+    connection: Connection, opened: Opened, beside: Beside, demand: bool
+) -> None:
+    made = make(connection, TEXT, rows=[{"a": "1"}])
+    holder, loader = opened("holder"), opened("loader")
+    with holder.transaction(force_rollback=True):
+        hold_key(holder, made, "new")
+        rows = [{made.id("a"): "word"}]
+        loaded = beside(add_batch, loader, made.version, "new", rows, source="s", actor="me", demand=demand)
+        wait_for_lock(connection, "autofill loader")
+        apply(connection, compile_text(NUMBER), actor="me")
+    with pytest.raises(InputsChangedError, match="'a'"):
+        loaded.result()
+    assert connection.execute("select count(*) from autofill.row").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("demand", [True, False])
+def test_an_apply_does_not_come_between_the_check_of_a_load_and_its_commit(
+    connection: Connection, opened: Opened, beside: Beside, demand: bool
+) -> None:
+    made = make(connection, TEXT, rows=[{"a": "1"}])
+    holder, loader, applying = opened("holder"), opened("loader"), opened("applying")
+    connection.execute(
+        "create function wait() returns trigger language plpgsql as "
+        "'begin perform pg_advisory_xact_lock_shared(1); return null; end'"
+    )
+    connection.execute(
+        "create constraint trigger wait after insert on autofill.batch initially deferred "
+        "for each row execute function wait()"
+    )
+    with holder.transaction():
+        holder.execute("select pg_advisory_xact_lock(1)")
+        rows = [{made.id("a"): "word"}]
+        loaded = beside(add_batch, loader, made.version, "new", rows, source="s", actor="me", demand=demand)
+        wait_for_lock(connection, "autofill loader")  # at its commit
+        applied = beside(apply, applying, compile_text(NUMBER), actor="me")
+        wait_or_lock(connection, "autofill applying", applied)
+        assert not applied.done()
+    loaded.result()
+    applied.result()
+
+
+def test_loads_do_not_wait_for_each_other_and_an_apply_that_leaves_their_inputs_alone_not_refuse_them(
+    connection: Connection, opened: Opened
+) -> None:
+    made = make(connection, TEXT, rows=[{"a": "1"}])
+    apply(connection, compile_text(sheet("a", "b@2: a")), actor="me")
+    with connection.transaction():
+        hold_version(connection, made.collection.id)  # as another load does, at its end
+        rows = [{made.id("a"): "word"}]
+        _, new = add_batch(opened("loader"), made.version, "new", rows, source="s", actor="me", demand=False)
+    assert new

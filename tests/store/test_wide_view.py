@@ -40,7 +40,7 @@ def applied(connection: Connection, spec: str) -> Applied:
 
 def load(connection: Connection, made: Applied, *rows: Mapping[str, Json], key: str = "batch") -> Collection:
     by_id = [{made.version.by_name[name].id: value for name, value in row.items()} for row in rows]
-    add_batch(connection, made.collection.id, key, by_id, source="test", actor="test", demand=False)
+    add_batch(connection, made.version, key, by_id, source="test", actor="test", demand=False)
     return find_collection(connection, made.collection.full_name)
 
 
@@ -96,7 +96,7 @@ def test_a_value_of_another_type_is_null_and_kills_nothing(connection: Connectio
     made = applied(connection, table({"a": "json", "b": "json"}))
     load(connection, made, *({"a": value, "b": 1} for value in MISFITS), {"b": 2})
     edited = add_batch(
-        connection, made.collection.id, "edited", [{} for _ in MISFITS], source="test", actor="test", demand=False
+        connection, made.version, "edited", [{} for _ in MISFITS], source="test", actor="test", demand=False
     )[0]
     for row_id, value in enumerate(MISFITS, edited.first_row):
         edit(connection, made.collection.id, row_id, {made.version.by_name["a"].id: value}, actor="me")

@@ -125,7 +125,7 @@ class World:
         a, k = self.version.by_name["a"].id, self.version.by_name["k"].id
         self.batches += 1
         loaded = [{a: x, k: y} for x, y in rows]
-        batch, _ = add_batch(self.control, self.collection, f"b{self.batches}", loaded, source="s", actor="me")
+        batch, _ = add_batch(self.control, self.version, f"b{self.batches}", loaded, source="s", actor="me")
         self.rows |= set(range(batch.first_row, batch.last_row + 1))
 
     def book(self, made: int, rows: Sequence[int], columns: Sequence[int] = (), force: bool = False) -> None:
@@ -207,6 +207,7 @@ class World:
         assert broken_rules(self.control) == {}
         self._check_cells()
         self._check_dispatches()
+        assert self.control.execute(FORGOTTEN).fetchall() == [], "R6: a row waits that a dispatch wants that goes on"
         held = {one.worker_id: one for one in self.control.execute(SLOTS)}
         assert sum(one.held for one in held.values()) <= CAP, "R4"
         for pool in self.pools:
@@ -317,6 +318,11 @@ OVERDUE = """
 select id, reason from autofill.dispatch where ended_at is null
     and not exists (select from autofill.sweep where dispatch_id = dispatch.id and closed_at is null)
     and not exists (select from autofill.work where dispatch_id = dispatch.id or owners @> array[dispatch.id])
+"""
+FORGOTTEN = """
+select work::text as work
+from autofill.work join autofill.dispatch on dispatch.id = any(work.dispatch_id || work.owners)
+where work.state = 'parked' and dispatch.paused_at is null
 """
 STATUSES = "select row_id, column_id, status from autofill.cell_status where collection_id = %s"
 ROWS = """
