@@ -1,6 +1,8 @@
 """Which dispatch a run waits for, when it repeats another: retries, Re-execute, and runs killed at any point."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -106,8 +108,17 @@ def test_re_execute_of_a_terminated_run_waits_for_what_goes_on_and_once_that_is_
     location.load("one", "two")
     first = location.create_run("one", "two", force=True)
     kill(location, first, monkeypatch, at="_wait", terminated=True)  # nobody works: its dispatch is open
-    with running_worker(database):
-        assert location.execute(location.create_run("one", "two", parent=first, force=True))
+    with ExitStack() as working:
+        attach = runs.attach
+
+        def attached(*arguments: Any) -> int:
+            dispatch_id = attach(*arguments)
+            working.enter_context(running_worker(database))  # not before, or it may be over by then
+            return dispatch_id
+
+        with monkeypatch.context() as patch:
+            patch.setattr(runs, "attach", attached)
+            assert location.execute(location.create_run("one", "two", parent=first, force=True))
         assert len(location.dispatches()) == 1
         assert location.execute(location.create_run("one", "two", parent=first, force=True))
     assert len(location.dispatches()) == 2
