@@ -115,6 +115,9 @@ class Workers:
                 query = "select exists (select from autofill.worker where pid = %s)"
                 eventually(connection, query, process.pid, seconds=PATIENCE)
 
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._running]
+
     def end(self) -> None:
         for process in self._running:
             process.kill()
@@ -156,6 +159,10 @@ def _kill_round(home: Path, url: str, seed: int) -> Figures:
                 one.result()
             with connect(url, application="soak") as connection:
                 eventually(connection, AT_REST, seconds=PATIENCE)
+                # An answer that came too late for its cell is still to be booked, and rest does not wait for that.
+                made_by = Counter(one.pid for one in read_calls(workers.log).values())
+                for pid in workers.pids():
+                    eventually(connection, BOOKED, made_by[pid], pid, seconds=PATIENCE)
         finally:
             workers.end()
         calls = read_calls(workers.log)
@@ -245,6 +252,10 @@ def _check_bill(calls: dict[str, Call], stored: set[str], kills: list[Kill], boo
         )
 
 
+BOOKED = """
+select coalesce(sum(cardinality(row_ids)), 0) >= %s from autofill.attempt
+join autofill.worker on worker.id = worker_id where outcome <> 'interrupted' and pid = %s
+"""
 AT_REST = """
 select not exists (select from autofill.dispatch where ended_at is null)
     and not exists (select from autofill.work) and not exists (select from autofill.sweep where closed_at is null)
