@@ -62,7 +62,7 @@ left join lateral (
         union all
         (
             -- the window's rows and cells, read once each and brought together by sorting: row by row, with a probe for
-            -- the cell, its inputs and its definition, a million took 15 s and not two
+            -- the cell, its inputs and its definition, a million took 30 s, with other work beside it, and not two
             select distinct found.row_id, false
             from wanted
             cross join lateral (
