@@ -20,7 +20,9 @@ select namespace.name || '/' || collection.name as collection, waiting.job_type,
             where ended_at is null and beat_at + lease > clock_timestamp() and waiting.job_type = any(job_types)
         ) then 'no live worker serves this job type'
         when coalesce(held.slots, 0) >= collection.cap then 'the cap of ' || collection.cap || ' calls is in flight'
-        when handed_over.rows > %(backlog)s then 'over ' || %(backlog)s || ' rows wait in lane ' || handed_over.job_type
+        -- the bounds of claim_quota
+        when handed_over.rows > greatest(%(backlog)s, 2 * collection.cap)
+        then 'over ' || greatest(%(backlog)s, 2 * collection.cap) || ' rows wait in lane ' || handed_over.job_type
         when delayed.rows > %(backlog)s then 'over ' || %(backlog)s || ' rows wait to be tried again'
         else 'workers are busy elsewhere'
     end as reason

@@ -455,6 +455,20 @@ def test_R10_an_equal_answer_moves_no_change_number(connection: Connection) -> N
     assert found.outcomes == {"unchanged": 1}
 
 
+def test_R5_an_answer_under_a_persons_value_moves_no_change_number(connection: Connection) -> None:
+    made = make(connection, sheet("a", "b: a", "c: b"), rows=[{"a": "x"}])
+    claimer = Claimer(connection)
+    assert claimer.work_off() == ["b", "c"]
+    edit(connection, made.collection.id, 1, {made.id("b"): "mine"}, actor="me")
+    assert claimer.work_off() == ["c"]
+    query = "select column_id, change from autofill.cell order by column_id"
+    before = connection.execute(query).fetchall()
+    b = [made.id("b")]
+    dispatch(connection, made.collection.id, RowScope((1,)), columns=b, force=True, reason="r", actor="me")
+    assert claimer.work_off(lambda _: "another") == ["b"]  # what is shown stays, and so does what reads it
+    assert connection.execute(query).fetchall() == before
+
+
 def answered(connection: Connection) -> tuple[Made, Claimer, Reading]:
     """A visit whose every call is answered, about to be released."""
     made = make(connection, ONE, rows=[{"a": "x"}])
