@@ -34,6 +34,14 @@ PAUSING: frozenset[ErrorClass] = frozenset({"quota", "auth", "model_missing"})
 MESSAGE_CHARACTERS = 500
 
 
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """The cell's last answer, and the details that came with it; perhaps of other inputs or another definition."""
+
+    value: Json
+    details: Mapping[str, Json]
+
+
 @dataclass(slots=True)
 class Call:
     """One cell to compute.
@@ -41,7 +49,8 @@ class Call:
     ``inputs`` are by id of the columns read; one of None is optional and absent. ``names`` is what a prompt and a
     function call columns, by id: their keys, so that a rename changes neither. ``collection`` is
     "namespace/name". ``deadline`` is the time for all of it, in seconds. ``idempotency_key`` is the same whenever
-    the same demand is computed again, because a call may be repeated after a crash.
+    the same demand is computed again, because a call may be repeated after a crash. ``previous`` is there where the
+    last answer came with details.
     """
 
     column: Column
@@ -51,17 +60,22 @@ class Call:
     row_id: int
     idempotency_key: str
     deadline: float
+    previous: Previous | None = None
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A value that fits the column's type, and what it took. Tokens count every try; ``cost`` is None if unknown."""
+    """A value that fits the column's type, and what it took. Tokens count every try; ``cost`` is None if unknown.
+
+    ``details`` are kept beside the value, cleaned JSON: nothing that reads the column sees them.
+    """
 
     value: Json
     model: str | None = None
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float | None = None
+    details: Mapping[str, Json] | None = None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 from uuid import UUID
@@ -43,6 +43,7 @@ class Result:
     model: str | None = None
     tokens_in: int = 0
     tokens_out: int = 0
+    details: Mapping[str, Json] | None = None
 
 
 @dataclass(slots=True)
@@ -177,6 +178,7 @@ def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], d
         tokens_out=numbers([one.tokens_out for one in results]),
         dispatches=numbers([one.dispatch_id for one in results]),
         batches=numbers([one.batch_id for one in results]),
+        details=texts([None if one.details is None else _ENCODER.encode(one.details) for one in results]),
     ).fetchall()
     dispatches |= {one.met for one in stored if one.met is not None}
     return [Stored(one.won, one.change or 0) for one in stored]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cell_engine.kinds.apart import Apart
-from cell_engine.kinds.base import PAUSING, RETRYABLE, Call, Failure, Kind, Outcome
+from cell_engine.kinds.base import PAUSING, RETRYABLE, Call, Failure, Kind, Outcome, Previous
 from cell_engine.log import get_logger
 from cell_engine.plan import BLOCKED, Blocked, Cell, Current, Due, Plan, Row, plan
 from cell_engine.specs.version import Column, Version
@@ -255,6 +255,7 @@ class Visit:
             row_id=key.row_id,
             idempotency_key=f"{key.collection_id}:{key.row_id}:{column.id}:{due.fingerprint.hex()}:{forced}",
             deadline=column.timeout,
+            previous=_previous(reading.row.cells.get(column.id)),
         )
         loop = asyncio.get_running_loop()
         if self._is_suspect(column.id):
@@ -327,6 +328,7 @@ class Visit:
         result.tokens_out = outcome.tokens_out
         if not isinstance(outcome, Failure):
             result.value = outcome.value
+            result.details = outcome.details
         elif outcome.error_class in PAUSING:
             result.retry = True
             refused = self._host.holds.trip(reading.key.collection_id, due.column, outcome, calling.probed)
@@ -423,3 +425,7 @@ class Visit:
         self._elsewhere.clear()
         # An edit resets what had failed: it is tried at once and afresh.
         self._waiting = {id: wait for id, wait in self._waiting.items() if wait.limited or id in reading.attempts}
+
+
+def _previous(cell: Cell | None) -> Previous | None:
+    return None if cell is None or cell.details is None else Previous(cell.ai_value, cell.details)
