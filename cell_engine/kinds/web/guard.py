@@ -28,6 +28,8 @@ MOST_CHARACTERS = 8_000
 
 # Public by its number, and the metadata service of a cloud's machines all the same.
 _METADATA = frozenset({ipaddress.ip_address("168.63.129.16")})
+# Kept for special use, which Python learned only in later patches than the oldest that we run on.
+_SPECIAL = (ipaddress.ip_network("192.0.0.0/24"), ipaddress.ip_network("3fff::/20"))
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _WHY = (
     "only addresses that the whole internet reaches are fetched; a host or network named in AUTOFILL_FETCH_ALLOW is "
@@ -155,6 +157,6 @@ def _kind(address: Address) -> str:
         return "a link-local address, as metadata services have"
     if address.is_multicast:
         return "a multicast address"
-    if address.is_unspecified or address.is_reserved:
+    if address.is_unspecified or address.is_reserved or any(address in network for network in _SPECIAL):
         return "a reserved address"
     return "" if address.is_global else "a private address"

@@ -45,6 +45,8 @@ def read(body: bytes, media_type: str, charset: str | None) -> dict[str, str | N
 
 def _of_html(html: str) -> tuple[str, str | None]:
     tree: Any = load_html(html)
+    if tree is None:  # a lone paragraph, say, which is taken for no HTML at all
+        tree = load_html(f"<html><body>{html}</body></html>")
     if tree is None:
         return "", None
     title = " ".join((tree.findtext(".//title") or "").split())[:_TITLE_CHARACTERS] or None
