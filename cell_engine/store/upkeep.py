@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import psycopg
 
+from cell_engine.store.admission import count_backlog
 from cell_engine.store.claims import park
 from cell_engine.store.control import finish_cancel
 from cell_engine.store.database import Connection, run
@@ -25,7 +26,7 @@ class Upkeep:
 
 
 def keep_up(connection: Connection) -> Upkeep:
-    """One round: end workers whose lease ran out, give their visits back, end dispatches that are over."""
+    """One round: end workers whose lease ran out, give their visits back, end what is over, count backlogs."""
     workers = len(run(connection, "reclaim_workers").fetchall())
     visits = 0
     while (reclaimed := _reclaim(connection)) > 0:
@@ -38,6 +39,7 @@ def keep_up(connection: Connection) -> Upkeep:
                 finish_cancel(connection, one.id)  # whoever canceled it may have died half-way
         ended += len(end_dispatches(connection, [one.id for one in open_]))
         if len(open_) < BATCH:
+            count_backlog(connection)
             return Upkeep(workers, visits, ended)
         after = open_[-1].id
 
