@@ -31,7 +31,6 @@ def ask(connection: Connection, made: Made, rows: tuple[int, ...] = (1,), *, key
 
 def slow_clock(connection: Connection) -> None:
     """Passes rest for as long as the test takes: what is used is used up."""
-    connection.execute("update autofill.pass set used_at = clock_timestamp() + interval '1 hour' where false")
     connection.execute(
         """create function stay() returns trigger language plpgsql as $$
         begin new.used_at := new.used_at + interval '1 hour'; return new; end $$;
@@ -85,7 +84,7 @@ def test_a_namespace_has_a_limit_of_its_own(connection: Connection) -> None:
     slow_clock(connection)
     for made in (one, two, one):
         ask(connection, made)
-    with pytest.raises(AdmissionError, match="^test takes 3 dispatches a second") as refused:
+    with pytest.raises(AdmissionError, match=r"^test takes 3 dispatches a second") as refused:
         ask(connection, two)
     assert refused.value.value == 3
     # nothing of it was taken in: the collection has its pass still
@@ -150,7 +149,7 @@ def test_a_backlog_is_counted_by_cells_asked_for_row_by_row(connection: Connecti
 
     first = rows(1, 2, 3, 4)
     dispatch(connection, made.collection.id, RangeScope(((1, 30),)), columns=both, reason="r", actor="me")  # as one
-    with pytest.raises(AdmissionError, match="9 cells waiting .* 4 more are above its limit of 10") as refused:
+    with pytest.raises(AdmissionError, match=r"9 cells waiting .* 4 more are above its limit of 10") as refused:
         rows(5, 6)
     assert (refused.value.limit, refused.value.value) == ("backlog", 10)
     edit(connection, made.collection.id, 1, {made.id("a"): "z"}, actor="me")
@@ -181,20 +180,23 @@ def test_what_is_done_of_a_long_backlog_waits_no_more(connection: Connection, mo
     ask(connection, made, (43,))
 
 
-def test_large_ones_see_each_other(connection: Connection, database: str, beside: Beside) -> None:
+def test_large_ones_see_each_other(
+    connection: Connection, database: str, beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many ask at once, no more is taken in than the backlog bears."""
-    made = make(connection, sheet("a", "b: a"), rows=[{"a": "x"}] * 1000, demand=False)
-    set_limits(connection, "test/sheet", {"backlog": 2500})
+    monkeypatch.setattr("cell_engine.store.admission.LARGE", 20)
+    made = make(connection, sheet("a", "b: a"), rows=[{"a": "x"}] * 120, demand=False)
+    set_limits(connection, "test/sheet", {"backlog": 50})
 
-    def client() -> bool:
+    def client(number: int) -> bool:
         with connect(database, application="client") as mine:
             try:
-                ask(mine, made, tuple(range(1, 1001)))
+                ask(mine, made, tuple(range(number * 20 + 1, number * 20 + 21)))
             except AdmissionError:
                 return False
             return True
 
-    assert sorted(one.result() for one in [beside(client) for _ in range(6)]) == [False] * 4 + [True] * 2
+    assert sorted(one.result() for one in [beside(client, number) for number in range(6)]) == [False] * 4 + [True] * 2
 
 
 def test_limits_that_cannot_be_are_refused(connection: Connection) -> None:
