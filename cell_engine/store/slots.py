@@ -28,7 +28,11 @@ def give_out(
 ) -> list[Share]:
     """Up to `slots` slots of the lanes the worker can serve, in the caller's transaction; see `claims.claim`."""
     run(connection, "claim_lock")
-    found = run(connection, "claim_lanes", job_types=list(job_types), slots=slots, backlog=BACKLOG).fetchall()
+    found = run(
+        connection, "claim_lanes", worker_id=worker_id, job_types=list(job_types), slots=slots, backlog=BACKLOG
+    ).fetchall()
+    if probes := [lane for lane in found if lane.is_probe]:
+        bounds = {**bounds, **{tuple(lane[:2]): min(1, bounds.get(lane[:2], 1)) for lane in probes}}
     return _take(connection, worker_id, found, slots, sweep_slots, bounds, bound)
 
 
@@ -62,7 +66,7 @@ def _take(
         return []
     lanes = [Lane._make(one[:9]) for one in found]
     spaces = {one[2]: Space._make(one[9:13]) for one in found}
-    cap, held = found[0][13:]
+    cap, held = found[0][13:15]
     given = shares(lanes, spaces, Offer(slots, sweep_slots, cap, held, bounds, bound))
     of_collections: Counter[int] = Counter()
     for share in given:

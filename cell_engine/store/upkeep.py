@@ -6,8 +6,9 @@ import psycopg
 
 from cell_engine.store.admission import count_backlog
 from cell_engine.store.claims import park
-from cell_engine.store.control import finish_cancel
+from cell_engine.store.control import finish_cancel, settle
 from cell_engine.store.database import Connection, run
+from cell_engine.store.holds import expire
 from cell_engine.store.results import end_dispatches
 
 BATCH = 1000
@@ -26,7 +27,8 @@ class Upkeep:
 
 
 def keep_up(connection: Connection) -> Upkeep:
-    """One round: end workers whose lease ran out, give their visits back, end what is over, count backlogs."""
+    """One round: end workers whose lease ran out, give their visits back, end dispatches and holds that are over."""
+    expire(connection)
     workers = len(run(connection, "reclaim_workers").fetchall())
     visits = 0
     while (reclaimed := _reclaim(connection)) > 0:
@@ -37,6 +39,8 @@ def keep_up(connection: Connection) -> Upkeep:
         for one in open_:
             if one.canceled:
                 finish_cancel(connection, one.id)  # whoever canceled it may have died half-way
+            elif one.unsettled_at is not None:
+                settle(connection, one.id, one.unsettled_at)  # likewise
         ended += len(end_dispatches(connection, [one.id for one in open_]))
         if len(open_) < BATCH:
             count_backlog(connection)

@@ -60,6 +60,18 @@ swept as (
         where state = 'delayed' and work.collection_id = open.collection_id and work.job_type = open.job_type
         offset %(backlog)s limit 1)
 ),
+-- Lanes whose calls are not to be made now (quota, auth, budget); one row goes out where this worker may try one.
+holding as (
+    select collection_id, job_type, bool_and(may_probe) as may_probe from (
+        select coalesce(hold.collection_id, collection.id) as collection_id, job_type,
+            coalesce(probing_by = %(worker_id)s and probing_until > clock_timestamp(), false) as may_probe
+        from autofill.hold
+        left join autofill.collection
+            on hold.collection_id is null and collection.namespace_id = hold.namespace_id
+        where lifted_at is null and (expires_at is null or expires_at > clock_timestamp()) and column_id is null
+    ) as held_lane
+    group by collection_id, job_type
+),
 held as materialized (
     select collection_id, sum(held)::int as slots,
         coalesce(sum(held) filter (where worker.job_types && %(job_types)s), 0)::int as here
@@ -79,9 +91,12 @@ select collection_id, job_type, collection.namespace_id, coalesce(queued.urgent,
     coalesce(queued.handed, 0) as handed, swept.collection_id is not null as is_swept,
     collection.cap, coalesce(held.slots, 0) as held, coalesce(held.here, 0) as here,
     space.weight, space.cap as space_cap, space.held as space_held, space.here as space_here,
-    limits.cap as total_cap, (select coalesce(sum(slots), 0)::int from held) as total_held
+    limits.cap as total_cap, (select coalesce(sum(slots), 0)::int from held) as total_held,
+    holding.may_probe is not null as is_probe
 from queued full join swept using (collection_id, job_type)
 join autofill.collection on collection.id = collection_id
 join space on space.id = collection.namespace_id
 left join held using (collection_id)
-cross join autofill.limits;
+left join holding using (collection_id, job_type)
+cross join autofill.limits
+where may_probe is not false;

@@ -89,8 +89,8 @@ def migrated(server: Server, name: str) -> str:
 def sheet(
     connection: Connection, namespace: str, name: str, columns: int, seconds: float = 0.0, last: str = JOB_TYPE
 ) -> Sheet:
-    """`seconds` is what a call takes; `last` is the job type of the last column. Admission counts dispatches, and lets in
-    more of them than are made here."""
+    """`seconds` is what a call takes; `last` is the job type of the last column. Admission counts dispatches, and
+    lets in more of them than are made here."""
     lines = [f"namespace: {namespace}", f"name: {name}", "columns:", "  - {name: a, type: text}"]
     for number in range(1, columns + 1):
         dep = "a" if number == 1 else f"c{number - 1}"
