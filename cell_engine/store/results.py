@@ -20,8 +20,8 @@ class Result:
     """The end of one call, or what a plan found without one.
 
     `signal` is the demand the visit had planned with when the call started. With `call` false and no error the cell is
-    current and only its numbers move; with an error class it is blocked. `retry` leaves the cell alone: the failure
-    will be tried again. `leaving`: the row's release is in the same batch.
+    current and only its numbers move (without a version: outdated, likewise); with an error class it is blocked.
+    `retry` leaves the cell alone: the failure will be tried again. `leaving`: the row's release is in the same batch.
     """
 
     key: RowKey
@@ -30,7 +30,7 @@ class Result:
     signal: int
     dispatch_id: int
     batch_id: int
-    version: int
+    version: int | None
     read_change: int
     fingerprint: bytes | None = None
     call: bool = True

@@ -350,7 +350,10 @@ class Visit:
         """What a plan found without a call."""
         result = addressed(self._reading, step.column.id, step.read_change)
         result.call = False
-        if isinstance(step, Blocked):
+        if isinstance(step, Current):
+            if step.stale:
+                result.version = None
+        else:
             result.fingerprint = step.fingerprint
             result.error_class = BLOCKED
             result.error = step.reason

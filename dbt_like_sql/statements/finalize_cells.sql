@@ -100,8 +100,8 @@ replaced as (
     where is_written and call and error_class is null and was_shown and not same
 ),
 refreshed as (
-    -- found current again without a call: only the numbers move
-    update autofill.cell set read_change = judged.read_change, version = judged.version
+    -- found current again without a call: only the numbers move; without a version it is found outdated
+    update autofill.cell set read_change = judged.read_change, version = coalesce(judged.version, cell.version)
     from judged
     where judged.won and not judged.deleted and not judged.call and judged.error_class is null
       and cell.collection_id = judged.collection_id and cell.row_id = judged.row_id
