@@ -18,14 +18,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cell_engine.kinds.apart import Apart
-from cell_engine.kinds.base import RETRYABLE, Call, Failure, Kind, Outcome
+from cell_engine.kinds.base import PAUSING, RETRYABLE, Call, Failure, Kind, Outcome
 from cell_engine.log import get_logger
 from cell_engine.plan import BLOCKED, Blocked, Cell, Current, Due, Plan, Row, plan
-from cell_engine.specs.version import Version
+from cell_engine.specs.version import Column, Version
 from cell_engine.store.claims import Reading, RowKey
 from cell_engine.store.results import Ending, Release, Result, Stored
 from cell_engine.worker.finalizer import Answered, Entry
-from cell_engine.worker.outcomes import addressed, cell_after, outcome_at_once, outcome_of, pause
+from cell_engine.worker.holds import FREE, Holds, Refused
+from cell_engine.worker.outcomes import UNCOUNTED, addressed, cell_after, outcome_at_once, outcome_of, pause
 
 ROUNDS = 3
 """No cell is called more often in one visit: a storm of edits costs a bounded rate, and still converges."""
@@ -50,6 +51,9 @@ class Host(Protocol):
 
     @property
     def apart(self) -> Apart: ...
+
+    @property
+    def holds(self) -> Holds: ...
 
     def version(self, collection_id: int, number: int) -> Version: ...
 
@@ -82,6 +86,8 @@ class Calling:
     reading: Reading
     started: float
     task: "asyncio.Task[Outcome]"
+    probed: int
+    """The hold that it probes, or FREE."""
 
 
 class Visit:
@@ -225,13 +231,21 @@ class Visit:
             elif self._is_suspect(column.id) and not self._host.apart.free:
                 self._waiting[column.id] = Wait(random.uniform(*PLACE_SECONDS), True)  # noqa: S311
             elif len(self.calling) < self.slots:
-                outcome = self._call(due, version, only_at_once=bool(before))
+                call = self._call(due, version)
+                outcome = None
+                if not self._is_suspect(column.id):
+                    outcome = outcome_at_once(self._host.kinds[column.job_type], call)
                 if outcome is not None:
-                    result = self._result(due, reading, outcome)
+                    self._rounds[column.id] = self._rounds.get(column.id, 0) + 1
+                    result = self._result(due, reading, outcome, FREE)
                     if before:
-                        place, reads = len(before) + len(answered), version.reads[column.id]
-                        result.reads = tuple(place - at for at, one in enumerate(before) if one.column_id in reads)
+                        place = len(before) + len(answered)
+                        result.reads = tuple(place - at for at, one in enumerate(before) if one.column_id in due.inputs)
                     answered.append(result)
+                elif before:
+                    self._held_back = True
+                else:
+                    self._start(due, call)
             else:
                 self._held_back = True
                 if reading.priority == "edit" and not self.wants_slot:
@@ -254,6 +268,11 @@ class Visit:
                 break  # their numbers are those of what is stored first
         self._submit(results)
 
+    def _hold(self, column: Column, refused: Refused) -> None:
+        """The column waits in its own lane, which nobody claims from while it is held."""
+        self._waiting[column.id] = Wait(refused.seconds, True)
+        self._elsewhere[column.id] = column.job_type
+
     def _is_suspect(self, column_id: int) -> bool:
         """Whether calling the cell may end this process: it may have ended others, or is known to have."""
         cell = self._reading.row.cells.get(column_id)
@@ -262,13 +281,12 @@ class Visit:
     def _unsettled(self) -> set[int]:
         return {*self.calling, *self._waiting, *self._elsewhere, *self._spent}
 
-    def _call(self, due: Due, version: Version, *, only_at_once: bool) -> Outcome | None:
-        """Make a call; its outcome, if that is there at once. One that takes time is not made if `only_at_once`."""
+    def _call(self, due: Due, version: Version) -> Call:
         column, reading = due.column, self._reading
         asked = reading.asked.get(column.id)
         forced = asked.forced if asked is not None else 0
         key = reading.key
-        call = Call(
+        return Call(
             column=column,
             inputs=due.inputs,
             names=version.keys,
@@ -277,19 +295,22 @@ class Visit:
             idempotency_key=f"{key.collection_id}:{key.row_id}:{column.id}:{due.fingerprint.hex()}:{forced}",
             deadline=column.timeout,
         )
-        kind, is_suspect = self._host.kinds[column.job_type], self._is_suspect(column.id)
-        outcome = None if is_suspect else outcome_at_once(kind, call)
-        if outcome is None and only_at_once:
-            self._held_back = True
-            return None
+
+    def _start(self, due: Due, call: Call) -> None:
+        """Make a call that takes time, if that is not held."""
+        column, reading = due.column, self._reading
+        admitted = self._host.holds.admit(reading.key.collection_id, self._collection, column)
+        if isinstance(admitted, Refused):
+            self._hold(column, admitted)
+            return
         self._rounds[column.id] = self._rounds.get(column.id, 0) + 1
-        if outcome is not None:
-            return outcome
         loop = asyncio.get_running_loop()
-        task = self._host.apart.start(call) if is_suspect else loop.create_task(kind.compute(call))
+        if self._is_suspect(column.id):
+            task = self._host.apart.start(call)
+        else:
+            task = loop.create_task(self._host.kinds[column.job_type].compute(call))
         task.add_done_callback(self._call_ended)
-        self.calling[column.id] = Calling(due, reading, loop.time(), task)
-        return None
+        self.calling[column.id] = Calling(due, reading, loop.time(), task, admitted)
 
     def _call_ended(self, _: "asyncio.Task[Outcome]") -> None:
         # Not at once: calls that end together are stored together.
@@ -299,7 +320,7 @@ class Visit:
         """Store the calls that have ended; with the release, if nothing follows from them."""
         for one in ended:
             del self.calling[one.due.column.id]
-        results = [self._result(one.due, one.reading, outcome_of(one.task)) for one in ended]
+        results = [self._result(one.due, one.reading, outcome_of(one.task), one.probed) for one in ended]
         is_over = (
             not self.calling
             and not self._news
@@ -350,7 +371,7 @@ class Visit:
 
     # ---- what calls and plans come to
 
-    def _result(self, due: Due, reading: Reading, outcome: Outcome) -> Result:
+    def _result(self, due: Due, reading: Reading, outcome: Outcome, probed: int) -> Result:
         result = addressed(reading, due.column.id, due.read_change)
         result.fingerprint = due.fingerprint
         result.model = outcome.model
@@ -358,12 +379,21 @@ class Visit:
         result.tokens_out = outcome.tokens_out
         if not isinstance(outcome, Failure):
             result.value = outcome.value
+        elif outcome.error_class in PAUSING:
+            result.retry = True
+            refused = self._host.holds.trip(reading.key.collection_id, due.column, outcome, probed)
+            self._hold(due.column, refused)
+        else:
+            failed = 1 + self._reading.attempts.get(due.column.id, 0)
+            limited = outcome.error_class in UNCOUNTED
+            result.retry = limited or (outcome.error_class in RETRYABLE and failed < due.column.attempts)
+            if result.retry:
+                self._waiting[due.column.id] = Wait(pause(failed, outcome.retry_after), limited)
+        if probed != FREE and not result.retry:
+            # A cell's own error, too, says that the account, the key and the model are there.
+            self._host.holds.prove(probed)
+        if not isinstance(outcome, Failure):
             return result
-        failed = 1 + self._reading.attempts.get(due.column.id, 0)
-        limited = outcome.error_class == "rate_limited"
-        result.retry = limited or (outcome.error_class in RETRYABLE and failed < due.column.attempts)
-        if result.retry:
-            self._waiting[due.column.id] = Wait(pause(failed, outcome.retry_after), limited)
         result.error_class = outcome.error_class
         result.error = outcome.message or outcome.error_class
         return result
@@ -386,8 +416,13 @@ class Visit:
             log.warning("too many rounds, the row waits", row=self._reading.key.row_id, seconds=STORM_SECONDS)
             return self._end("defer", STORM_SECONDS, answered)
         if self._elsewhere:
-            # With what failed here still resting, the other pool waits as long: it would hand the row straight back.
-            return self._end("hand_over", seconds, answered, next(iter(self._elsewhere.values())))
+            # To a pool that can go on, rather than to a lane that is held. With what failed here still resting, the
+            # other pool waits as long: it would hand the row straight back.
+            open_ = [id for id in self._elsewhere if id not in self._waiting]
+            if open_:
+                resting = [wait.seconds for id, wait in self._waiting.items() if id not in self._elsewhere]
+                seconds = max(resting, default=None)
+            return self._end("hand_over", seconds, answered, self._elsewhere[(open_ or list(self._elsewhere))[0]])
         if seconds is not None:
             return self._end("delay", seconds, answered)
         return self._end("done", None, answered)
@@ -412,7 +447,7 @@ class Visit:
     def _book_what_is_left(self) -> None:
         if not all(one.task.done() for one in self.calling.values()):
             return
-        rest = [self._result(one.due, one.reading, outcome_of(one.task)) for one in self.calling.values()]
+        rest = [self._result(one.due, one.reading, outcome_of(one.task), one.probed) for one in self.calling.values()]
         self.calling.clear()
         if rest:
             self._submit(rest)
@@ -422,7 +457,7 @@ class Visit:
     def _apply(self, result: Result, stored: Stored) -> None:
         reading = self._reading
         if result.retry:
-            if result.error_class != "rate_limited":
+            if result.error_class not in UNCOUNTED:
                 reading.attempts[result.column_id] = reading.attempts.get(result.column_id, 0) + 1
             return
         if not stored.change and (result.call or result.error_class is not None):

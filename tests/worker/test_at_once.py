@@ -19,6 +19,8 @@ from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import page, recent_dispatches
 from cell_engine.store.results import Release, Released, Result, Stored, flush
 from cell_engine.worker.finalizer import Answered, Entry
+from cell_engine.worker.holds import Holds
+from cell_engine.worker.link import Link
 from cell_engine.worker.visit import Visit
 from tests.engine import Claimer, Made, eventually, make, running_worker
 from tests.plan.rows import column, version
@@ -67,6 +69,7 @@ class Host:
         self.kind = Kind()
         self.kinds = {"function": self.kind}
         self.apart = Apart()
+        self.holds = Holds(Link("", "test"), uuid4, [])
         self.entries: list[Entry] = []
         self.columns = version(column(1), *(column(id, deps) for id, deps in columns))
 
