@@ -22,6 +22,8 @@ class Result:
     `signal` is the demand the visit had planned with when the call started. With `call` false and no error the cell is
     current and only its numbers move (without a version: outdated, likewise); with an error class it is blocked.
     `retry` leaves the cell alone: the failure will be tried again. `leaving`: the row's release is in the same batch.
+    `reads`: how many places before it are those results of the same batch that it has read, in addition to what
+    `read_change` covers.
     """
 
     key: RowKey
@@ -43,6 +45,7 @@ class Result:
     model: str | None = None
     tokens_in: int = 0
     tokens_out: int = 0
+    reads: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -64,10 +67,12 @@ class Release:
 
 
 class Stored(NamedTuple):
-    """Whether the result won its compare-and-swap, and the change number its cell now has (0 where none moved)."""
+    """Whether the result won its compare-and-swap, and the change number its cell now has (0 where it was dropped).
+    `moved`: the number came with this result."""
 
     won: bool
     change: int
+    moved: bool = False
 
 
 class Released(NamedTuple):
@@ -142,7 +147,10 @@ def _found(connection: Connection, worker_id: UUID, results: Sequence[Result], r
         claims=numbers([one.token.claim for one in results]),
         columns=numbers([one.column_id for one in results]),
     ).fetchall()
-    stored = [Stored(one.held or result.key in ended, one.change) for result, one in zip(results, found, strict=True)]
+    stored = [
+        Stored(one.held or result.key in ended, one.change, one.change > 0)
+        for result, one in zip(results, found, strict=True)
+    ]
     return Flushed(stored, released, {one.dispatch_id for one in results})
 
 
@@ -177,9 +185,10 @@ def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], d
         tokens_out=numbers([one.tokens_out for one in results]),
         dispatches=numbers([one.dispatch_id for one in results]),
         batches=numbers([one.batch_id for one in results]),
+        reads=texts([numbers(one.reads) if one.reads else None for one in results]),
     ).fetchall()
     dispatches |= {one.met for one in stored if one.met is not None}
-    return [Stored(one.won, one.change or 0) for one in stored]
+    return [Stored(one.won, one.change or 0, one.moved) for one in stored]
 
 
 def _release_columns(releases: Sequence[Release], results: Sequence[Result]) -> dict[str, str]:

@@ -39,6 +39,7 @@ from cell_engine.worker.link import Link
 from cell_engine.worker.visit import STORM_SECONDS, Visit
 
 CLAIM_ROWS = 500
+ADVANCE_VISITS = 50
 POLL_SECONDS = 0.1
 AGAIN_SECONDS = 0.01
 MARK_SECONDS = 0.5
@@ -215,7 +216,10 @@ class Worker:
     # ---- visits
 
     def _advance_ready(self) -> None:
-        ready, self._ready = self._ready, []
+        # Not all in one go: calls that answer at once take the loop's time, and a beat must not wait for hundreds.
+        ready, self._ready = self._ready[:ADVANCE_VISITS], self._ready[ADVANCE_VISITS:]
+        if self._ready:
+            asyncio.get_running_loop().call_soon(self._advance_ready)
         for visit in ready:
             self._advance(visit)
 

@@ -4,17 +4,19 @@
 --   the loser's changes nothing, but its call is booked: it was paid for.
 -- `signal` is what the visit had planned with when the call started; `call` is false where no call was made (blocked,
 -- fresh); `retry` is a failure that will be tried again and leaves the cell alone; `leaving` rows are released in this
--- same transaction, which spares a write of their work.
+-- same transaction, which spares a write of their work; `reads` are earlier results of the batch that it has read, as
+-- how many places they are before it.
 with item as materialized (
     select * from unnest(
         %(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[], %(columns)s::smallint[],
         %(signals)s::bigint[], %(calls)s::boolean[], %(retries)s::boolean[], %(leavings)s::boolean[],
         %(values)s::jsonb[], %(error_classes)s::text[], %(errors)s::text[], %(fingerprints)s::bytea[],
         %(read_changes)s::bigint[], %(demanded)s::bigint[], %(versions)s::int[], %(models)s::text[],
-        %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(dispatches)s::bigint[], %(batches)s::int[]
+        %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(dispatches)s::bigint[], %(batches)s::int[],
+        %(reads)s::text[]
     ) with ordinality as i (
         collection_id, row_id, claim, column_id, signal, call, retry, leaving, value, error_class, error, fingerprint,
-        read_change, demanded, version, model, tokens_in, tokens_out, dispatch_id, batch_id, number
+        read_change, demanded, version, model, tokens_in, tokens_out, dispatch_id, batch_id, reads, number
     )
 ),
 judged as materialized (
@@ -63,12 +65,22 @@ judged as materialized (
         ) as cell on true
     ) as found
 ),
+moved as (
+    -- the numbers that this batch has moved, by place. Only they tell what a later result of it has read: where a person's
+    -- value came meanwhile, the cell's number is of something that it has not
+    select array_agg(case when change > coalesce(was_change, 0) then change else 0 end order by number) as changes
+    from judged
+),
 made as (
     insert into autofill.cell as cell (
         collection_id, row_id, column_id, ai_value, fingerprint, called, demanded, change, read_change, version,
         model, computed_at, error_class, error)
     select collection_id, row_id, column_id, value, fingerprint, case when call then signal else 0 end, demanded,
-        change, read_change, version, model, clock_timestamp(), error_class, error
+        change,
+        case when reads is null then read_change
+             else greatest(read_change, (select max((select changes from moved)[number - back])
+                                         from unnest(reads::int[]) as back)) end,
+        version, model, clock_timestamp(), error_class, error
     from judged
     where is_written and not is_known
 ),
@@ -81,7 +93,9 @@ changed as (
         called = case when judged.call then greatest(cell.called, judged.signal) else cell.called end,
         demanded = case when judged.call then 0 else greatest(cell.demanded, judged.demanded) end,
         change = judged.change,
-        read_change = judged.read_change,
+        read_change = case when judged.reads is null then judged.read_change
+             else greatest(judged.read_change, (select max((select changes from moved)[judged.number - back])
+                                                from unnest(judged.reads::int[]) as back)) end,
         version = judged.version,
         model = judged.model,
         computed_at = clock_timestamp(),
@@ -149,6 +163,6 @@ booked as (
         case when error_class is not null then number end
 )
 -- `met`: whose demand is met while another dispatch's visit goes on: their end may have come
-select number, won, change, case when credited <> visiting then credited end as met
+select number, won, change, coalesce(change > coalesce(was_change, 0), false) as moved, case when credited <> visiting then credited end as met
 from judged
 order by number;
