@@ -33,6 +33,9 @@ class KindSettings(BaseModel):
     default_timeout: ClassVar[float] = 30.0
     """Seconds for one call, where the column gives none."""
 
+    cached: ClassVar[bool] = False
+    """Whether answers are taken from the cache where the column says nothing of it."""
+
     prompt_fields: ClassVar[tuple[str, ...]] = ()
     """Texts in which `{{column}}` stands for a cell. Compiled to parts, see cell_engine.specs.prompt."""
 
@@ -41,6 +44,7 @@ class LlmSettings(KindSettings):
     """A call of a language model: the prompt becomes the user message."""
 
     default_timeout = 120.0
+    cached = True
     prompt_fields = ("prompt",)
 
     model: Text
@@ -52,7 +56,10 @@ class LlmSettings(KindSettings):
 
 
 class FunctionSettings(KindSettings):
-    """A call of a Python function, named `module:callable`."""
+    """A call of a Python function, named `module:callable`.
+
+    Not cached by itself: it may have side effects, its code is not in the definition, and it is mostly cheaper.
+    """
 
     name: Annotated[str, AfterValidator(_check_callable)]
 

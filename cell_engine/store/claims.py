@@ -41,7 +41,8 @@ class RowKey(NamedTuple):
 @dataclass(slots=True)
 class Reading:
     """Everything a visit plans with. `signal` is the latest demand it covers, `raised` how
-    often demand had come; `deaths` are workers that have died with the row in flight."""
+    often demand had come; `deaths` are workers that have died with the row in flight; `waits`
+    how often it has waited for another row's call, on end."""
 
     key: RowKey
     token: Token
@@ -53,6 +54,7 @@ class Reading:
     asked: dict[int, Asked]
     attempts: dict[int, int]
     deaths: int
+    waits: int
     version: int
     batch_id: int
     row: Row
@@ -314,6 +316,7 @@ def _reading(worker_id: UUID, one: Any) -> Reading:
         asked={int(column): _asked(value) for column, value in one.demand.items()} if one.demand else {},
         attempts={int(column): count for column, count in one.attempts.items()} if one.attempts else {},
         deaths=one.deaths,
+        waits=one.waits,
         version=one.version,
         batch_id=one.batch_id,
         row=Row(
