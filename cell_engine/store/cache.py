@@ -3,7 +3,7 @@
     ask → hit: take the answer · owner: make the call · wait: another row is making it; ask again when it has ended
 
 The key is the fingerprint of `plan`: a column's definition and shown inputs. A call that has ended gives its key back
-in the transaction that stores its answer; one that never ends keeps it for its lease, or until its worker has ended.
+in the transaction that stores its answer; one that never ends keeps it for its lease, or until its visit has ended.
 """
 
 import json

@@ -15,14 +15,27 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cell_engine.kinds.apart import Apart
-from cell_engine.kinds.base import RETRYABLE, Call, Failure, Kind, Outcome
+from cell_engine.kinds.base import PAUSING, RETRYABLE, Call, Failure, Kind, Outcome
 from cell_engine.log import get_logger
 from cell_engine.plan import BLOCKED, Blocked, Cell, Current, Due, Plan, Row, plan
-from cell_engine.specs.version import Version
+from cell_engine.specs.version import Column, Version
+from cell_engine.store.cache import Ask
 from cell_engine.store.claims import Reading, RowKey
 from cell_engine.store.results import Ending, Release, Result, Stored
+from cell_engine.worker.asker import Asker
 from cell_engine.worker.finalizer import Answered, Entry
-from cell_engine.worker.outcomes import addressed, cell_after, outcome_of, pause
+from cell_engine.worker.holds import FREE, Holds, Refused
+from cell_engine.worker.outcomes import (
+    UNCOUNTED,
+    Awaited,
+    Called,
+    Hit,
+    Task,
+    addressed,
+    cell_after,
+    outcome_of,
+    pause,
+)
 
 ROUNDS = 3
 """No cell is called more often in one visit: a storm of edits costs a bounded rate, and still converges."""
@@ -32,6 +45,12 @@ STORM_SECONDS = 30.0
 SUSPECT_DEATHS = 2
 """A row in flight at so many deaths of workers is computed apart. Not at the first: most workers die of something else,
 a machine lost or a release, and all that they held would then go the slow way."""
+
+OWNER_SECONDS = 10.0
+"""Beyond its timeout, a call of a cached column may take so long to be stored until another row may make it, too."""
+
+AWAIT_SECONDS = (1.0, 5.0)
+"""A row that waits for another's call asks again after so long: a second longer each time. It is woken sooner."""
 
 PLACE_SECONDS = (0.5, 3.0)
 """A suspect that finds no place apart comes again after so long: it keeps no slot from others."""
@@ -47,6 +66,12 @@ class Host(Protocol):
 
     @property
     def apart(self) -> Apart: ...
+
+    @property
+    def holds(self) -> Holds: ...
+
+    @property
+    def asker(self) -> Asker: ...
 
     def version(self, collection_id: int, number: int) -> Version: ...
 
@@ -73,12 +98,13 @@ class Wait:
 
 @dataclass(slots=True)
 class Calling:
-    """A call in flight, with what is stored beside its answer."""
+    """A call in flight, with what is stored beside its answer. `probed`: the hold that it probes, or FREE."""
 
     due: Due
     reading: Reading
     started: float
-    task: "asyncio.Task[Outcome]"
+    task: Task
+    probed: int
 
 
 class Visit:
@@ -88,6 +114,7 @@ class Visit:
     """
 
     __slots__ = (
+        "_awaiting",
         "_collection",
         "_elsewhere",
         "_given_up",
@@ -117,6 +144,7 @@ class Visit:
         self._collection = collection
         self._waiting: dict[int, Wait] = {}  # failed columns that will be tried again
         self._elsewhere: dict[int, str] = {}  # due columns of other pools: their job type
+        self._awaiting: dict[int, bytes] = {}  # columns that another row computes, for all that ask: the fingerprint
         self._spent: set[int] = set()
         self._rounds: dict[int, int] = {}  # calls made, by column
         self._held_back = False  # the last plan found calls that there was no slot for
@@ -183,6 +211,7 @@ class Visit:
         else:
             for result, stored in zip(entry.results, answer.stored, strict=True):
                 self._apply(result, stored)
+            self._awaiting.clear()  # perhaps it was this that they wait for
         self.advance()
 
     async def give_up(self, ending: Ending, seconds: float | None = None) -> None:
@@ -210,7 +239,11 @@ class Visit:
             elif self._is_suspect(column.id) and not self._host.apart.free:
                 self._waiting[column.id] = Wait(random.uniform(*PLACE_SECONDS), True)  # noqa: S311
             elif len(self.calling) < self.slots:
-                self._call(due, version)
+                admitted = self._host.holds.admit(reading.key.collection_id, self._collection, column)
+                if isinstance(admitted, Refused):
+                    self._hold(column, admitted)
+                else:
+                    self._call(due, version, admitted)
             else:
                 self._held_back = True
                 if reading.priority == "edit" and not self.wants_slot:
@@ -218,15 +251,20 @@ class Visit:
                     self._host.want_slot(self)
         return steps
 
+    def _hold(self, column: Column, refused: Refused) -> None:
+        """The column waits in its own lane, which nobody claims from while it is held."""
+        self._waiting[column.id] = Wait(refused.seconds, True)
+        self._elsewhere[column.id] = column.job_type
+
     def _is_suspect(self, column_id: int) -> bool:
         """Whether calling the cell may end this process: it may have ended others, or is known to have."""
         cell = self._reading.row.cells.get(column_id)
         return self._reading.deaths >= SUSPECT_DEATHS or (cell is not None and cell.error_class == "crashed")
 
     def _unsettled(self) -> set[int]:
-        return {*self.calling, *self._waiting, *self._elsewhere, *self._spent}
+        return {*self.calling, *self._waiting, *self._elsewhere, *self._awaiting, *self._spent}
 
-    def _call(self, due: Due, version: Version) -> None:
+    def _call(self, due: Due, version: Version, probed: int) -> None:
         column, reading = due.column, self._reading
         self._rounds[column.id] = self._rounds.get(column.id, 0) + 1
         asked = reading.asked.get(column.id)
@@ -242,14 +280,25 @@ class Visit:
             deadline=column.timeout,
         )
         loop = asyncio.get_running_loop()
+
+        def start() -> "asyncio.Task[Outcome]":
+            return loop.create_task(self._host.kinds[column.job_type].compute(call))
+
+        task: Task
         if self._is_suspect(column.id):
             task = self._host.apart.start(call)
+        elif column.cache is None or probed != FREE:
+            task = start()
         else:
-            task = loop.create_task(self._host.kinds[column.job_type].compute(call))
+            lease = column.timeout + OWNER_SECONDS
+            ask = Ask(
+                key, reading.token.claim, column.id, due.fingerprint, due.forced, column.cache.ttl, lease
+            )  # fmt: skip
+            task = self._host.asker.ask(reading.token.worker_id, ask, start)
         task.add_done_callback(self._call_ended)
-        self.calling[column.id] = Calling(due, reading, loop.time(), task)
+        self.calling[column.id] = Calling(due, reading, loop.time(), task, probed)
 
-    def _call_ended(self, _: "asyncio.Task[Outcome]") -> None:
+    def _call_ended(self, _: Task) -> None:
         # Not at once: calls that end together are stored together.
         self._host.advance_soon(self)
 
@@ -257,6 +306,10 @@ class Visit:
         """Store the calls that have ended; with the release, if nothing follows from them."""
         for one in ended:
             del self.calling[one.due.column.id]
+        ended = [one for one in ended if not self._awaits(one)]
+        if not ended:
+            self.advance()
+            return
         results = [self._result(one) for one in ended]
         release = None
         if not self.calling and not self._news and self._nothing_follows(ended, results):
@@ -265,6 +318,17 @@ class Visit:
                 # Released in the same batch, except one whose failed attempt has to be kept.
                 result.leaving = not result.retry
         self._submit(results, release)
+
+    def _awaits(self, calling: Calling) -> bool:
+        """Whether it came to no call here, for another row is making it."""
+        if isinstance(calling.task, asyncio.Task):  # made here, without asking
+            return False
+        if not isinstance(calling.task.result(), Awaited):
+            return False
+        column_id = calling.due.column.id
+        self._rounds[column_id] -= 1
+        self._awaiting[column_id] = calling.due.fingerprint
+        return True
 
     def _nothing_follows(self, ended: list[Calling], results: list[Result]) -> bool:
         """Whether a plan with these results in place would start or find anything more; in doubt, no."""
@@ -304,20 +368,34 @@ class Visit:
 
     def _result(self, calling: Calling) -> Result:
         due, reading = calling.due, calling.reading
-        outcome = outcome_of(calling.task)
         result = addressed(reading, due.column.id, due.read_change)
         result.fingerprint = due.fingerprint
+        outcome = outcome_of(calling.task)
+        if isinstance(outcome, Called):
+            result.cache_signal = outcome.signal
+            outcome = outcome.outcome
+        assert not isinstance(outcome, Awaited | Called)
+        result.cached = isinstance(outcome, Hit)
         result.model = outcome.model
         result.tokens_in = outcome.tokens_in
         result.tokens_out = outcome.tokens_out
         if not isinstance(outcome, Failure):
             result.value = outcome.value
+        elif outcome.error_class in PAUSING:
+            result.retry = True
+            refused = self._host.holds.trip(reading.key.collection_id, due.column, outcome, calling.probed)
+            self._hold(due.column, refused)
+        else:
+            failed = 1 + self._reading.attempts.get(due.column.id, 0)
+            limited = outcome.error_class in UNCOUNTED
+            result.retry = limited or (outcome.error_class in RETRYABLE and failed < due.column.attempts)
+            if result.retry:
+                self._waiting[due.column.id] = Wait(pause(failed, outcome.retry_after), limited)
+        if calling.probed != FREE and not result.retry:
+            # A cell's own error, too, says that the account, the key and the model are there.
+            self._host.holds.prove(calling.probed)
+        if not isinstance(outcome, Failure):
             return result
-        failed = 1 + self._reading.attempts.get(due.column.id, 0)
-        limited = outcome.error_class == "rate_limited"
-        result.retry = limited or (outcome.error_class in RETRYABLE and failed < due.column.attempts)
-        if result.retry:
-            self._waiting[due.column.id] = Wait(pause(failed, outcome.retry_after), limited)
         result.error_class = outcome.error_class
         result.error = outcome.message or outcome.error_class
         return result
@@ -340,8 +418,20 @@ class Visit:
             log.warning("too many rounds, the row waits", row=self._reading.key.row_id, seconds=STORM_SECONDS)
             return self._end("defer", STORM_SECONDS, answered)
         if self._elsewhere:
-            # With what failed here still resting, the other pool waits as long: it would hand the row straight back.
-            return self._end("hand_over", seconds, answered, next(iter(self._elsewhere.values())))
+            # To a pool that can go on, rather than to a lane that is held. With what failed here still resting, the
+            # other pool waits as long: it would hand the row straight back.
+            open_ = [id for id in self._elsewhere if id not in self._waiting]
+            if open_:
+                resting = [wait.seconds for id, wait in self._waiting.items() if id not in self._elsewhere]
+                seconds = max(resting, default=None)
+            return self._end("hand_over", seconds, answered, self._elsewhere[(open_ or list(self._elsewhere))[0]])
+        if self._awaiting:
+            shortest, longest = AWAIT_SECONDS
+            poll = min(longest, shortest + self._reading.waits) * random.uniform(0.75, 1.25)  # noqa: S311
+            release = self._end("delay", max(poll, seconds or 0.0), answered)
+            if seconds is None:  # or else it would be woken while what failed rests
+                release.awaits = next(iter(self._awaiting.values()))
+            return release
         if seconds is not None:
             return self._end("delay", seconds, answered)
         return self._end("done", None, answered)
@@ -366,7 +456,7 @@ class Visit:
     def _book_what_is_left(self) -> None:
         if not all(one.task.done() for one in self.calling.values()):
             return
-        rest = [self._result(one) for one in self.calling.values()]
+        rest = [self._result(one) for one in self.calling.values() if not self._awaits(one)]
         self.calling.clear()
         if rest:
             self._submit(rest)
@@ -376,7 +466,7 @@ class Visit:
     def _apply(self, result: Result, stored: Stored) -> None:
         reading = self._reading
         if result.retry:
-            if result.error_class != "rate_limited":
+            if result.error_class not in UNCOUNTED:
                 reading.attempts[result.column_id] = reading.attempts.get(result.column_id, 0) + 1
             return
         if not stored.change and (result.call or result.error_class is not None):
@@ -392,5 +482,6 @@ class Visit:
     def _take(self, reading: Reading) -> None:
         self._reading = reading
         self._elsewhere.clear()
+        self._awaiting.clear()
         # An edit resets what had failed: it is tried at once and afresh.
         self._waiting = {id: wait for id, wait in self._waiting.items() if wait.limited or id in reading.attempts}

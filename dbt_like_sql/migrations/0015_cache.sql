@@ -17,7 +17,7 @@ create table autofill.cache (
 ) with (autovacuum_analyze_threshold = 1000, autovacuum_vacuum_insert_threshold = 10000);
 create index cache_age on autofill.cache (computed_at);
 
--- Who computes what is not there. It lasts until the answer is stored, its worker has ended, or its lease is over.
+-- Who computes what is not there. It lasts until the answer is stored, its visit has ended, or its lease is over.
 create table autofill.cache_owner (
     namespace_id   int not null,
     fingerprint    bytea not null,

@@ -2,8 +2,8 @@
 -- of those that ask for the same, one gets the call. Keys are taken in their order, so that no two batches can deadlock;
 -- where the answer's transaction is just ending, this waits for it (and cache_recheck then sees what it has stored).
 -- An entry counts if it is within the asking column's time to live, and not older than the demand by force. An owner
--- counts until its lease is over (from the server's start at the earliest: an outage bills nothing twice) or its worker
--- has ended; also not for a force that came after it took the key. Who asks again, for an answer that got lost, is told
+-- counts while its visit goes on and its lease is not over (from the server's start at the earliest: an outage bills
+-- nothing twice), and not for a force that came after it took the key. Who asks again, for an answer that got lost, is told
 -- what it was told.
 with asked as materialized (
     select a.*, collection.namespace_id from unnest(
@@ -26,7 +26,10 @@ seen as materialized (
     left join lateral (
         select owner.signal < asked.forced
             or greatest(owner.taken_at, pg_postmaster_start_time()) + owner.lease < clock_timestamp()
-            or not exists (select from autofill.worker where worker.id = owner.worker_id and ended_at is null)
+            or not exists (
+                select from autofill.work
+                where work.collection_id = owner.collection_id and work.row_id = owner.row_id
+                  and work.worker_id = owner.worker_id and work.claim = owner.claim)
             or (owner.worker_id, owner.claim, owner.collection_id, owner.row_id, owner.column_id)
                 = (%(worker_id)s, asked.claim, asked.collection_id, asked.row_id, asked.column_id) as is_free
         from autofill.cache_owner as owner
@@ -49,7 +52,10 @@ owned as (
     -- again: another batch may have taken it since this statement's snapshot
     where owner.signal < excluded.forced
         or greatest(owner.taken_at, pg_postmaster_start_time()) + owner.lease < clock_timestamp()
-        or not exists (select from autofill.worker where worker.id = owner.worker_id and ended_at is null)
+        or not exists (
+            select from autofill.work
+            where work.collection_id = owner.collection_id and work.row_id = owner.row_id
+              and work.worker_id = owner.worker_id and work.claim = owner.claim)
         or (owner.worker_id, owner.claim, owner.collection_id, owner.row_id, owner.column_id)
             = (excluded.worker_id, excluded.claim, excluded.collection_id, excluded.row_id, excluded.column_id)
     returning collection_id, row_id, column_id, signal
