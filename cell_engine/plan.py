@@ -69,12 +69,14 @@ Shown: TypeAlias = tuple[str, Json]
 
 
 class Due(NamedTuple):
-    """A call to make: what it reads, and the numbers that are stored with its answer."""
+    """A call to make: what it reads, and the numbers that are stored with its answer. `forced` is the signal of the
+    latest demand that takes no answer older than itself, 0 for none."""
 
     column: Column
     inputs: Mapping[int, Json]
     fingerprint: bytes
     read_change: int
+    forced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,15 +173,13 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
                 demanded = request.forced if request is not None and request.forced > cell.called else 0
                 blocked.append(Blocked(column, lacking, mark, read_change, demanded))
             continue
-        needed = (
-            (automatic and stale)
-            or (wanted and (stale or cell.error_class is not None))
-            or (request is not None and request.forced > cell.called)
-            or remembered
-        )
+        forced = max(request.forced if request is not None else 0, cell.demanded)
+        if forced <= cell.called:
+            forced = 0
+        needed = (automatic and stale) or (wanted and (stale or cell.error_class is not None)) or forced > 0
         if needed:
             inputs = {source: value for source, (_, value) in zip(version.reads[column.id], shown, strict=True)}
-            due.append(Due(column, inputs, mark, read_change))
+            due.append(Due(column, inputs, mark, read_change, forced))
             if not cell.user_set:
                 moving.add(column.id)
         elif not stale and cell.read_change < read_change:

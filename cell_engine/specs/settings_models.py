@@ -33,6 +33,9 @@ class KindSettings(BaseModel):
     default_timeout: ClassVar[float] = 30.0
     """Seconds for one call, where the column gives none."""
 
+    cached: ClassVar[bool] = False
+    """Whether answers are taken from the cache where the column says nothing of it."""
+
     prompt_fields: ClassVar[tuple[str, ...]] = ()
     """Texts in which `{{column}}` stands for a cell. Compiled to parts, see cell_engine.specs.prompt."""
 
@@ -44,6 +47,7 @@ class LlmSettings(KindSettings):
     """A call of a language model: the prompt becomes the user message."""
 
     default_timeout = 120.0
+    cached = True
     prompt_fields = ("prompt",)
 
     model: Text
@@ -59,6 +63,8 @@ class FunctionSettings(KindSettings):
 
     `inline`: it returns within a millisecond and waits for nothing, so that it is called without a thread (some 60 µs).
     Nothing bounds such a call: a function that does not return holds up its worker.
+
+    Not cached by itself: it may have side effects, its code is not in the definition, and it is mostly cheaper.
     """
 
     leaves_answer = ("inline",)

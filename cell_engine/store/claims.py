@@ -43,7 +43,8 @@ class RowKey(NamedTuple):
 @dataclass(slots=True)
 class Reading:
     """Everything a visit plans with. `signal` is the latest demand it covers, `raised` how
-    often demand had come; `deaths` are workers that have died with the row in flight."""
+    often demand had come; `deaths` are workers that have died with the row in flight; `waits`
+    how often it has waited for another row's call, on end."""
 
     key: RowKey
     token: Token
@@ -55,6 +56,7 @@ class Reading:
     asked: dict[int, Asked]
     attempts: dict[int, int]
     deaths: int
+    waits: int
     version: int
     batch_id: int
     row: Row
@@ -299,6 +301,7 @@ def _reading(worker_id: UUID, one: Any) -> Reading:
         asked=_all_asked(one.demand),
         attempts={int(column): count for column, count in one.attempts.items()} if one.attempts else {},
         deaths=one.deaths,
+        waits=one.waits,
         version=one.version,
         batch_id=one.batch_id,
         row=Row(
@@ -328,6 +331,7 @@ def _begun(token: Token, begun: Iterable[tuple[Any, Any]]) -> list[Reading]:
                 asked=asked[of.sweep_id].copy(),
                 attempts={},
                 deaths=0,
+                waits=0,
                 version=of.version,
                 batch_id=row.batch_id,
                 row=Row({int(column): value for column, value in row.inputs.items()}, row.change, {}, row.deleted),

@@ -22,11 +22,25 @@ from cell_engine.kinds.base import PAUSING, RETRYABLE, Call, Failure, Kind, Outc
 from cell_engine.log import get_logger
 from cell_engine.plan import BLOCKED, Blocked, Cell, Current, Due, Plan, Row, plan
 from cell_engine.specs.version import Column, Version
+from cell_engine.store.cache import Ask
 from cell_engine.store.claims import Reading, RowKey
 from cell_engine.store.results import Ending, Release, Result, Stored
+from cell_engine.worker.asker import Asker
 from cell_engine.worker.finalizer import Answered, Entry
 from cell_engine.worker.holds import FREE, Holds, Refused
-from cell_engine.worker.outcomes import UNCOUNTED, addressed, cell_after, outcome_at_once, outcome_of, pause
+from cell_engine.worker.outcomes import (
+    UNCOUNTED,
+    Awaited,
+    Called,
+    Hit,
+    Settled,
+    Task,
+    addressed,
+    cell_after,
+    outcome_at_once,
+    outcome_of,
+    pause,
+)
 
 ROUNDS = 3
 """No cell is called more often in one visit: a storm of edits costs a bounded rate, and still converges."""
@@ -36,6 +50,12 @@ STORM_SECONDS = 30.0
 SUSPECT_DEATHS = 2
 """A row in flight at so many deaths of workers is computed apart. Not at the first: most workers die of something else,
 a machine lost or a release, and all that they held would then go the slow way."""
+
+OWNER_SECONDS = 10.0
+"""Beyond its timeout, a call of a cached column may take so long to be stored until another row may make it, too."""
+
+AWAIT_SECONDS = (1.0, 5.0)
+"""A row that waits for another's call asks again after so long: a second longer each time. It is woken sooner."""
 
 PLACE_SECONDS = (0.5, 3.0)
 """A suspect that finds no place apart comes again after so long: it keeps no slot from others."""
@@ -54,6 +74,9 @@ class Host(Protocol):
 
     @property
     def holds(self) -> Holds: ...
+
+    @property
+    def asker(self) -> Asker: ...
 
     def version(self, collection_id: int, number: int) -> Version: ...
 
@@ -80,14 +103,13 @@ class Wait:
 
 @dataclass(slots=True)
 class Calling:
-    """A call in flight, with what is stored beside its answer."""
+    """A call in flight, with what is stored beside its answer. `probed`: the hold that it probes, or FREE."""
 
     due: Due
     reading: Reading
     started: float
-    task: "asyncio.Task[Outcome]"
+    task: Task
     probed: int
-    """The hold that it probes, or FREE."""
 
 
 class Visit:
@@ -97,6 +119,7 @@ class Visit:
     """
 
     __slots__ = (
+        "_awaiting",
         "_collection",
         "_elsewhere",
         "_given_up",
@@ -126,6 +149,7 @@ class Visit:
         self._collection = collection
         self._waiting: dict[int, Wait] = {}  # failed columns that will be tried again
         self._elsewhere: dict[int, str] = {}  # due columns of other pools: their job type
+        self._awaiting: dict[int, bytes] = {}  # columns that another row computes, for all that ask: the fingerprint
         self._spent: set[int] = set()
         self._rounds: dict[int, int] = {}  # calls made, by column
         self._held_back = False  # the last plan found calls that there was no slot for
@@ -198,6 +222,7 @@ class Visit:
                     if read.moved:
                         result.read_change = max(result.read_change, read.change)
                 self._apply(result, stored)
+            self._awaiting.clear()  # perhaps it was this that they wait for
         self.advance()
 
     async def give_up(self, ending: Ending, seconds: float | None = None) -> None:
@@ -279,7 +304,7 @@ class Visit:
         return self._reading.deaths >= SUSPECT_DEATHS or (cell is not None and cell.error_class == "crashed")
 
     def _unsettled(self) -> set[int]:
-        return {*self.calling, *self._waiting, *self._elsewhere, *self._spent}
+        return {*self.calling, *self._waiting, *self._elsewhere, *self._awaiting, *self._spent}
 
     def _call(self, due: Due, version: Version) -> Call:
         column, reading = due.column, self._reading
@@ -305,14 +330,25 @@ class Visit:
             return
         self._rounds[column.id] = self._rounds.get(column.id, 0) + 1
         loop = asyncio.get_running_loop()
+
+        def start() -> "asyncio.Task[Outcome]":
+            return loop.create_task(self._host.kinds[column.job_type].compute(call))
+
+        task: Task
         if self._is_suspect(column.id):
             task = self._host.apart.start(call)
+        elif column.cache is None or admitted != FREE:
+            task = start()
         else:
-            task = loop.create_task(self._host.kinds[column.job_type].compute(call))
+            lease = column.timeout + OWNER_SECONDS
+            ask = Ask(
+                reading.key, reading.token.claim, column.id, due.fingerprint, due.forced, column.cache.ttl, lease
+            )  # fmt: skip
+            task = self._host.asker.ask(reading.token.worker_id, ask, start)
         task.add_done_callback(self._call_ended)
         self.calling[column.id] = Calling(due, reading, loop.time(), task, admitted)
 
-    def _call_ended(self, _: "asyncio.Task[Outcome]") -> None:
+    def _call_ended(self, _: Task) -> None:
         # Not at once: calls that end together are stored together.
         self._host.advance_soon(self)
 
@@ -320,6 +356,10 @@ class Visit:
         """Store the calls that have ended; with the release, if nothing follows from them."""
         for one in ended:
             del self.calling[one.due.column.id]
+        ended = [one for one in ended if not self._awaits(one)]
+        if not ended:
+            self.advance()
+            return
         results = [self._result(one.due, one.reading, outcome_of(one.task), one.probed) for one in ended]
         is_over = (
             not self.calling
@@ -333,6 +373,17 @@ class Visit:
         for result in results:
             result.leaving = not result.retry  # a failed attempt has to be kept
         return self._release(tuple(result.column_id for result in results if not result.retry))
+
+    def _awaits(self, calling: Calling) -> bool:
+        """Whether it came to no call here, for another row is making it."""
+        if isinstance(calling.task, asyncio.Task):  # made here, without asking
+            return False
+        if not isinstance(calling.task.result(), Awaited):
+            return False
+        column_id = calling.due.column.id
+        self._rounds[column_id] -= 1
+        self._awaiting[column_id] = calling.due.fingerprint
+        return True
 
     def _nothing_follows(self, results: list[Result], *, are_latest: bool) -> bool:
         """Whether a plan with these results in place would start or find anything more; in doubt, no. `are_latest`: of
@@ -371,9 +422,14 @@ class Visit:
 
     # ---- what calls and plans come to
 
-    def _result(self, due: Due, reading: Reading, outcome: Outcome, probed: int) -> Result:
+    def _result(self, due: Due, reading: Reading, outcome: Settled, probed: int) -> Result:
         result = addressed(reading, due.column.id, due.read_change)
         result.fingerprint = due.fingerprint
+        if isinstance(outcome, Called):
+            result.cache_signal = outcome.signal
+            outcome = outcome.outcome
+        assert not isinstance(outcome, Awaited | Called)
+        result.cached = isinstance(outcome, Hit)
         result.model = outcome.model
         result.tokens_in = outcome.tokens_in
         result.tokens_out = outcome.tokens_out
@@ -426,6 +482,13 @@ class Visit:
                 resting = [wait.seconds for id, wait in self._waiting.items() if id not in self._elsewhere]
                 seconds = max(resting, default=None)
             return self._end("hand_over", seconds, answered, self._elsewhere[(open_ or list(self._elsewhere))[0]])
+        if self._awaiting:
+            shortest, longest = AWAIT_SECONDS
+            poll = min(longest, shortest + self._reading.waits) * random.uniform(0.75, 1.25)  # noqa: S311
+            release = self._end("delay", max(poll, seconds or 0.0), answered)
+            if seconds is None:  # or else it would be woken while what failed rests
+                release.awaits = next(iter(self._awaiting.values()))
+            return release
         if seconds is not None:
             return self._end("delay", seconds, answered)
         return self._end("done", None, answered)
@@ -450,7 +513,11 @@ class Visit:
     def _book_what_is_left(self) -> None:
         if not all(one.task.done() for one in self.calling.values()):
             return
-        rest = [self._result(one.due, one.reading, outcome_of(one.task), one.probed) for one in self.calling.values()]
+        rest = [
+            self._result(one.due, one.reading, outcome_of(one.task), one.probed)
+            for one in self.calling.values()
+            if not self._awaits(one)
+        ]
         self.calling.clear()
         if rest:
             self._submit(rest)
@@ -481,5 +548,6 @@ class Visit:
     def _take(self, reading: Reading) -> None:
         self._reading = reading
         self._elsewhere.clear()
+        self._awaiting.clear()
         # An edit resets what had failed: it is tried at once and afresh.
         self._waiting = {id: wait for id, wait in self._waiting.items() if wait.limited or id in reading.attempts}

@@ -3,20 +3,21 @@
 --   the winner's answer goes to its cell, only to the AI's side of it (R5); its demand counts as met;
 --   the loser's changes nothing, but its call is booked: it was paid for.
 -- `signal` is what the visit had planned with when the call started; `call` is false where no call was made (blocked,
--- fresh); `retry` is a failure that will be tried again and leaves the cell alone; `leaving` rows are released in this
--- same transaction, which spares a write of their work; `reads` are earlier results of the batch that it has read, as
--- how many places they are before it.
+-- fresh) and `cached` where it was another cell's, whose answer this one takes: that counts as an answer, and is booked
+-- as saved instead of made; `retry` is a failure that will be tried again and leaves the cell alone; `leaving` rows are
+-- released in this same transaction, which spares a write of their work; `reads` are earlier results of the batch that
+-- it has read, as how many places they are before it.
 with item as materialized (
     select * from unnest(
         %(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[], %(columns)s::smallint[],
-        %(signals)s::bigint[], %(calls)s::boolean[], %(retries)s::boolean[], %(leavings)s::boolean[],
+        %(signals)s::bigint[], %(calls)s::boolean[], %(cached)s::boolean[], %(retries)s::boolean[], %(leavings)s::boolean[],
         %(values)s::jsonb[], %(error_classes)s::text[], %(errors)s::text[], %(fingerprints)s::bytea[],
         %(read_changes)s::bigint[], %(demanded)s::bigint[], %(versions)s::int[], %(models)s::text[],
         %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(dispatches)s::bigint[], %(batches)s::int[],
         %(reads)s::text[]
     ) with ordinality as i (
-        collection_id, row_id, claim, column_id, signal, call, retry, leaving, value, error_class, error, fingerprint,
-        read_change, demanded, version, model, tokens_in, tokens_out, dispatch_id, batch_id, reads, number
+        collection_id, row_id, claim, column_id, signal, call, cached, retry, leaving, value, error_class, error,
+        fingerprint, read_change, demanded, version, model, tokens_in, tokens_out, dispatch_id, batch_id, reads, number
     )
 ),
 judged as materialized (
@@ -142,11 +143,13 @@ eased as (
     where work.collection_id = row_done.collection_id and work.row_id = row_done.row_id
 ),
 completed as (
-    insert into autofill.completion (dispatch_id, collection_id, batch_id, column_id, outcome, row_ids)
+    insert into autofill.completion (dispatch_id, collection_id, batch_id, column_id, outcome, row_ids,
+        saved_tokens_in, saved_tokens_out)
     select credited, collection_id, batch_id, column_id,
         case when deleted then 'deleted' when error_class is not null then error_class
-             when not call then 'fresh' when same then 'unchanged' else 'ready' end,
-        array_agg(row_id)
+             when not call then 'fresh' when cached then 'cached' when same then 'unchanged' else 'ready' end,
+        array_agg(row_id),
+        coalesce(sum(tokens_in) filter (where cached), 0), coalesce(sum(tokens_out) filter (where cached), 0)
     from judged
     where won and not retry and (call or error_class is not null or asked)
     group by 1, 2, 3, 4, 5
@@ -158,7 +161,7 @@ booked as (
         case when not won then 'superseded' when error_class is null then 'succeeded' else 'failed' end,
         error_class, error, %(worker_id)s, model, sum(tokens_in), sum(tokens_out)
     from judged
-    where call
+    where call and not cached
     group by 1, 2, 3, 4, won, error_class, error, model,
         case when error_class is not null then number end
 )
