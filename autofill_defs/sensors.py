@@ -25,6 +25,7 @@ from cell_engine.store.batches import Batch, find_batches
 from cell_engine.store.collections import Collection, find_collection
 from cell_engine.store.database import Connection
 from cell_engine.store.upkeep import is_alone, keep_up, vacuum_work
+from cell_engine.store.usage import ROLL_BATCH, roll_up
 
 # The daemon's own loop is 5 s: this is every round of it.
 _LOOK_EVERY = 3
@@ -227,6 +228,8 @@ def janitor() -> dg.SkipReason:
             return dg.SkipReason("another round is under way")
         done = keep_up(connection)
         vacuum_work(connection)
+        while roll_up(connection) == ROLL_BATCH:
+            pass
     return dg.SkipReason(
         f"workers ended: {done.workers}, visits given back: {done.visits}, dispatches ended: {done.dispatches}"
     )

@@ -21,7 +21,8 @@ class Result:
 
     `signal` is the demand the visit had planned with when the call started. With `call` false and no error the cell is
     current and only its numbers move; with an error class it is blocked. `retry` leaves the cell alone: the failure
-    will be tried again. `leaving`: the row's release is in the same batch.
+    will be tried again. `leaving`: the row's release is in the same batch. `cost` is in billionths of a dollar, None
+    where it is not known.
     """
 
     key: RowKey
@@ -43,6 +44,9 @@ class Result:
     model: str | None = None
     tokens_in: int = 0
     tokens_out: int = 0
+    tokens_cached: int = 0
+    tokens_reasoning: int = 0
+    cost: int | None = 0
 
 
 @dataclass(slots=True)
@@ -154,6 +158,8 @@ def end_dispatches(connection: Connection, dispatches: Sequence[int]) -> list[in
 
 
 def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], dispatches: set[int]) -> list[Stored]:
+    # Functions have no model, no tokens and no cost: then nothing of it is sent, and nothing stored.
+    metered = results if any(one.model is not None or one.tokens_in for one in results) else ()
     stored = run(
         connection,
         "finalize_cells",
@@ -172,9 +178,12 @@ def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], d
         read_changes=numbers([one.read_change for one in results]),
         demanded=numbers([one.demanded for one in results]),
         versions=numbers([one.version for one in results]),
-        models=texts([one.model for one in results]),
-        tokens_in=numbers([one.tokens_in for one in results]),
-        tokens_out=numbers([one.tokens_out for one in results]),
+        models=texts([one.model for one in metered]),
+        tokens_in=numbers([one.tokens_in for one in metered]),
+        tokens_out=numbers([one.tokens_out for one in metered]),
+        tokens_cached=numbers([one.tokens_cached for one in metered]),
+        tokens_reasoning=numbers([one.tokens_reasoning for one in metered]),
+        costs=numbers([one.cost for one in metered]),
         dispatches=numbers([one.dispatch_id for one in results]),
         batches=numbers([one.batch_id for one in results]),
     ).fetchall()

@@ -310,6 +310,9 @@ class Visit:
         result.model = outcome.model
         result.tokens_in = outcome.tokens_in
         result.tokens_out = outcome.tokens_out
+        result.tokens_cached = outcome.tokens_cached
+        result.tokens_reasoning = outcome.tokens_reasoning
+        result.cost = outcome.cost
         if not isinstance(outcome, Failure):
             result.value = outcome.value
             return result
