@@ -16,10 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from cell_engine.errors import BadValueError
-from cell_engine.settings import get_settings
 
 DOLLAR = 1_000_000_000
 """Billionths."""
@@ -62,6 +59,8 @@ class Prices:
 @cache
 def prices() -> Prices:
     """Read once a process. Raises BadValueError that names the file, the model and what is wrong with it."""
+    from cell_engine.settings import get_settings  # not at the top: the command line shows amounts, and starts light
+
     ours = files("cell_engine").joinpath("data/prices.yaml").read_text(encoding="utf-8")
     models = _read(ours, "prices.yaml")
     theirs = get_settings().prices
@@ -113,6 +112,8 @@ def _text(file: Path) -> str:
 
 
 def _read(text: str, name: str) -> dict[str, Price]:
+    import yaml
+
     try:
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:

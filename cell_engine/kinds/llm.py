@@ -256,12 +256,8 @@ def _is_http(address: str) -> bool:
 
 
 def _messages(call: Call) -> list[Message]:
-    settings = cast(Mapping[str, Any], call.column.settings)
-    system = f"{settings['system']}\n\n{prompt.FENCE_NOTE}" if settings.get("system") else prompt.FENCE_NOTE
-    return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": prompt.render(settings["prompt"], call.inputs, call.names)},
-    ]
+    system, user = prompt.conversation(call.column.settings, call.inputs, call.names)
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
 def _correction(content: str, problem: str) -> list[Message]:
