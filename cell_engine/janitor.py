@@ -6,6 +6,7 @@ import psycopg
 
 from cell_engine.log import get_logger
 from cell_engine.parts import open_store
+from cell_engine.store.budgets import enforce_all
 from cell_engine.store.records import stalled
 from cell_engine.store.upkeep import keep_partitions, keep_up, vacuum_work
 from cell_engine.store.usage import ROLL_BATCH, roll_up
@@ -37,6 +38,7 @@ def run_janitor(url: str, *, period: float = 5.0, stop: threading.Event) -> None
                 rounds += 1
                 done = keep_up(connection)
                 vacuum_work(connection)
+                enforce_all(connection)
                 while roll_up(connection) == ROLL_BATCH:
                     pass
                 for lane in stalled(connection, STALL_SECONDS) if rounds % STALL_ROUNDS == 0 else ():

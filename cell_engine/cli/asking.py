@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it would compute and cost, and do nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Without asking, whatever it costs.")]
 
+MaxCost = Annotated[
+    str | None, typer.Option(metavar="DOLLARS", help="Pause once it has cost this; `autofill budget set` raises it.")
+]
+
 
 class NotAskedError(AutofillError):
     """It would cost more than is spent without asking, and nobody is there to ask."""
@@ -74,13 +78,15 @@ def summary(found: Estimate) -> str:
     return "\n".join(lines)
 
 
-def ask_first(found: Estimate, what: str) -> None:
-    """Go on at once with what costs little; else ask. Raises NotAskedError where nobody is there to answer, and
-    typer.Abort for a no."""
+def ask_first(found: Estimate, what: str, max_cost: int | None) -> None:
+    """Go on at once with what costs little, or is paused before it costs more (`max_cost`); else ask.
+
+    Raises NotAskedError where nobody is there to answer, and typer.Abort for a no.
+    """
     from cell_engine.settings import get_settings
 
     limit = round(get_settings().ask_above * DOLLAR)
-    if found.at_most <= limit:
+    if found.at_most <= limit or (max_cost is not None and max_cost <= limit):
         return
     if not sys.stdin.isatty():
         raise NotAskedError(

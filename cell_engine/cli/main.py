@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cell_engine.cli import changes, dispatches, people, records, services, stack_commands
+from cell_engine.cli import changes, dispatches, money, people, records, services, stack_commands
 from cell_engine.errors import AutofillError
 
 EXIT_CODES = """\
@@ -78,6 +78,8 @@ for module, panel in (
             rich_help_panel=panel,
             context_settings=module.CONTEXT_SETTINGS.get(command.__name__),
         )(command)
+for name, group in (("credit", money.credit), ("budget", money.budget)):
+    app.add_typer(group, name=name, rich_help_panel="Money")
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cell_engine.cli.asking import DryRun, Yes, ask_first, print_estimate
+from cell_engine.cli.asking import DryRun, MaxCost, Yes, ask_first, print_estimate
 from cell_engine.cli.common import (
     LARGEST_ID,
     AsJson,
@@ -24,6 +24,7 @@ from cell_engine.cli.common import (
     warn_without_workers,
 )
 from cell_engine.errors import BadValueError, NotFoundError
+from cell_engine.prices import dollars
 
 if TYPE_CHECKING:
     from cell_engine.specs.version import Column, Version
@@ -156,6 +157,7 @@ def reprocess(
     wait: Wait = False,
     dry_run: DryRun = False,
     yes: Yes = False,
+    max_cost: MaxCost = None,
     as_json: AsJson = False,
 ) -> None:
     """Bring cells up to date: those whose inputs or definition changed, and with --force all of them.
@@ -170,7 +172,9 @@ def reprocess(
         if one not in ("empty", "outdated", "errors"):
             raise BadValueError(f"--only {one!r}: it is one of empty, outdated, errors")
         only_if += _error_conditions(None) if one == "errors" else [one]
-    _dispatch(collection, "reprocess", column, row, batch, only_if or None, force, wait, dry_run, yes, as_json)
+    _dispatch(
+        collection, "reprocess", column, row, batch, only_if or None, force, wait, dry_run, yes, as_json, max_cost
+    )
 
 
 def retry(
@@ -184,11 +188,12 @@ def retry(
     wait: Wait = False,
     dry_run: DryRun = False,
     yes: Yes = False,
+    max_cost: MaxCost = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute again the cells that ended in error; no other cell is called for."""
     conditions = _error_conditions(error_class)
-    _dispatch(collection, "retry", column, row, batch, conditions, False, wait, dry_run, yes, as_json)
+    _dispatch(collection, "retry", column, row, batch, conditions, False, wait, dry_run, yes, as_json, max_cost)
 
 
 def _error_conditions(classes: Sequence[str] | None) -> list[str]:
@@ -212,6 +217,7 @@ def _dispatch(
     dry_run: bool,
     yes: bool,
     as_json: bool,
+    max_cost: str | None,
 ) -> None:
     """One dispatch over rows, batches or the collection: estimated only, or asked about, told, perhaps waited for."""
     from cell_engine.estimate import estimate
@@ -219,6 +225,7 @@ def _dispatch(
     from cell_engine.store.collections import find_collection, load_version
     from cell_engine.store.demands import RangeScope, RowScope, dispatch
 
+    limit = None if max_cost is None else dollars(max_cost)
     if row and batch:
         raise BadValueError("--row and --batch exclude each other")
     with open_database() as connection:
@@ -247,7 +254,7 @@ def _dispatch(
             if dry_run:
                 print_estimate(cost, as_json)
                 return
-            ask_first(cost, f"{reason} {', '.join(names)} of {found.full_name}")
+            ask_first(cost, f"{reason} {', '.join(names)} of {found.full_name}", limit)
         dispatch_id = dispatch(
             connection,
             found.id,
@@ -257,6 +264,7 @@ def _dispatch(
             only_if=only_if,
             reason=reason,
             actor=actor(),
+            max_cost=limit,
         )
         typer.echo(f"{found.full_name}: dispatch {dispatch_id} for {', '.join(names)}")
         warn_without_workers(connection, version, names)

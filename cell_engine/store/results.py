@@ -9,6 +9,7 @@ from uuid import UUID
 
 from cell_engine.specs.text import Json
 from cell_engine.store.arrays import numbers, texts
+from cell_engine.store.budgets import Left, enforce
 from cell_engine.store.claims import Reading, RowKey, Token, read
 from cell_engine.store.database import Connection, run
 
@@ -84,12 +85,13 @@ class Released(NamedTuple):
 @dataclass(slots=True)
 class Flushed:
     """By position in the batch. `dispatches` are those whose end this may have been; `freed` are slots by collection
-    id, for the next claim to give back."""
+    id, for the next claim to give back; `left` is what budgets still allow, None for a batch that cost nothing."""
 
     stored: list[Stored] = field(default_factory=list)
     released: list[Released] = field(default_factory=list)
     dispatches: set[int] = field(default_factory=set)
     freed: Counter[int] = field(default_factory=Counter)
+    left: list[Left] | None = None
 
 
 def flush(
@@ -104,6 +106,20 @@ def flush(
     With a `number`, higher than that of any batch of this worker before it, the batch may be tried again after an error
     that left open whether it was stored: once stored it is found, and nothing is booked twice.
     """
+    flushed = _flush(connection, worker_id, results, releases, number)
+    costing = {one.key.collection_id for one in results if one.cost}
+    if costing:
+        flushed.left = enforce(connection, sorted(costing))
+    return flushed
+
+
+def _flush(
+    connection: Connection,
+    worker_id: UUID,
+    results: Sequence[Result],
+    releases: Sequence[Release],
+    number: int | None,
+) -> Flushed:
     flushed = Flushed()
     with connection.transaction():
         if releases:

@@ -22,7 +22,8 @@ from cell_engine.specs.version import Column, Version
 from cell_engine.store.claims import Reading, RowKey
 from cell_engine.store.results import Ending, Release, Result, Stored
 from cell_engine.worker.finalizer import Answered, Entry
-from cell_engine.worker.holds import FREE, Holds, Refused
+from cell_engine.worker.holds import FREE, Holds, Refused, refused
+from cell_engine.worker.meter import Meter
 from cell_engine.worker.outcomes import UNCOUNTED, addressed, cell_after, outcome_of, pause
 
 ROUNDS = 3
@@ -51,6 +52,9 @@ class Host(Protocol):
 
     @property
     def holds(self) -> Holds: ...
+
+    @property
+    def meter(self) -> Meter: ...
 
     def version(self, collection_id: int, number: int) -> Version: ...
 
@@ -216,7 +220,7 @@ class Visit:
             elif self._is_suspect(column.id) and not self._host.apart.free:
                 self._waiting[column.id] = Wait(random.uniform(*PLACE_SECONDS), True)  # noqa: S311
             elif len(self.calling) < self.slots:
-                admitted = self._host.holds.admit(reading.key.collection_id, self._collection, column)
+                admitted = self._admit(column)
                 if isinstance(admitted, Refused):
                     self._hold(column, admitted)
                 else:
@@ -227,6 +231,15 @@ class Visit:
                     self.wants_slot = True
                     self._host.want_slot(self)
         return steps
+
+    def _admit(self, column: Column) -> int | Refused:
+        """Whether it may be called now: not while it is held, nor for a budget that is spent."""
+        reading = self._reading
+        dispatches = {reading.dispatch_id, *(one.dispatch for one in reading.asked.values())}
+        unpaid = self._host.meter.admits(reading.key.collection_id, self._collection, column, dispatches)
+        if unpaid is not None:
+            return refused(unpaid.column_id)
+        return self._host.holds.admit(reading.key.collection_id, self._collection, column)
 
     def _hold(self, column: Column, refused: Refused) -> None:
         """The column waits in its own lane, which nobody claims from while it is held."""
@@ -273,6 +286,7 @@ class Visit:
         for one in ended:
             del self.calling[one.due.column.id]
         results = [self._result(one) for one in ended]
+        self._host.meter.spend(results, self._collection)
         release = None
         if not self.calling and not self._news and self._nothing_follows(ended, results):
             release = self._release(tuple(result.column_id for result in results if not result.retry))
@@ -328,6 +342,9 @@ class Visit:
         result.tokens_cached = outcome.tokens_cached
         result.tokens_reasoning = outcome.tokens_reasoning
         result.cost = outcome.cost
+        asked = reading.asked.get(due.column.id)
+        if asked is not None and asked.signal <= result.signal:
+            result.dispatch_id = asked.dispatch  # who pays, as the store will find
         if not isinstance(outcome, Failure):
             result.value = outcome.value
         elif outcome.error_class in PAUSING:
@@ -399,6 +416,7 @@ class Visit:
         if not all(one.task.done() for one in self.calling.values()):
             return
         rest = [self._result(one) for one in self.calling.values()]
+        self._host.meter.spend(rest, self._collection)
         self.calling.clear()
         if rest:
             self._submit(rest)

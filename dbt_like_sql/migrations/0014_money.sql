@@ -86,3 +86,5 @@ create table autofill.credit (
     added_at      timestamptz not null default clock_timestamp()
 );
 create index credit_namespace on autofill.credit (namespace_id, id);
+
+create index dispatch_capped on autofill.dispatch (collection_id) where ended_at is null and max_cost is not null;

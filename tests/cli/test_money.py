@@ -95,3 +95,42 @@ def test_costs_stand_in_status_watch_and_attempts(run: Run, priced: str, connect
     assert "$1.50" in run("attempts", priced).output
     watched = json.loads(run("watch", str(reading.dispatch_id), "--json").output)
     assert (watched["cost"], watched["unpriced"], watched["max_cost"]) == (1.5, 0, None)
+
+
+def test_credit_is_given_and_shown(run: Run, priced: str) -> None:
+    assert "no credit is set" in run("credit", "show").output
+    assert "test: credit of $12.50, $0.00 spent, $12.50 left" in run("credit", "add", "test", "12.50").output
+    assert "$15.00" in run("credit", "add", "test", "2.5").output
+    shown = run("credit", "show", "test").output
+    assert "test: $15.00, $0.00 spent, $15.00 left" in shown
+    found = json.loads(run("credit", "show", "--json").output)
+    assert [one["amount"] for one in found["given"]] == [2.5, 12.5]
+    assert (found["credit"][0]["left"], found["credit"][0]["period"]) == (15, "credit")
+    assert run("credit", "add", "nobody", "1").exit_code == 2
+    assert run("credit", "add", "test", "much").exit_code == 2
+
+
+def test_budgets_are_set_shown_and_removed(run: Run, priced: str) -> None:
+    assert run("budget", "show").output.strip() == "no budget is set"
+    assert run("budget", "set", "test", "100").exit_code == 0
+    assert "test/priced column 'b': $5.00 a day" in run("budget", "set", priced, "5", "--column", "b", "--day").output
+    rows = json.loads(run("budget", "show", "--json").output)
+    found = [(one["collection"], one["column"], one["period"], one["left"]) for one in rows]
+    assert sorted(found, key=str) == [("priced", "b", "day", 5.0), (None, None, "ever", 100.0)]
+    assert "priced" in run("budget", "show", "test").output
+    assert run("budget", "remove", priced, "--column", "b").exit_code == 2, "not the one for ever"
+    assert run("budget", "remove", priced, "--column", "b", "--day").exit_code == 0
+    for wrong in (["test", "1", "--column", "b"], [priced, "1", "--column", "a"], ["nobody/at-all", "1"], ["77", "1"]):
+        assert run("budget", "set", *wrong).exit_code == 2
+
+
+def test_a_dispatch_with_a_cap(run: Run, priced: str, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOFILL_ASK_ABOVE", "0.5")
+    assert run("reprocess", priced, "--force", "--max-cost", "0.25").exit_code == 0
+    found = connection.execute("select max(id) as id, max(max_cost) as cost from autofill.dispatch").fetchone()
+    assert found is not None
+    assert found.cost == 250_000_000
+    assert run("budget", "set", str(found.id), "3").exit_code == 0
+    assert json.loads(run("watch", str(found.id), "--json").output)["max_cost"] == 3.0
+    assert run("budget", "set", str(found.id), "3", "--day").exit_code == 2
+    assert run("budget", "remove", str(found.id)).exit_code == 0
