@@ -63,7 +63,7 @@ create table autofill.usage_total (
 -- What may be spent: a namespace's credit, or a cap on a namespace, a collection or a column, for ever or for each day
 -- (UTC). Credit counts from when it was first given, `base` being what had been spent by then.
 create table autofill.budget (
-    id             int generated always as identity primary key,
+    id             bigint generated always as identity primary key,
     namespace_id   int not null references autofill.namespace,
     collection_id  int references autofill.collection,  -- null: all of the namespace
     column_id      smallint,                            -- null: all of the collection
