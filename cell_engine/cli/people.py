@@ -72,6 +72,8 @@ def load(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="CSV (UTF-8) or Parquet, with a header of column names.")
     ],
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Load a file's rows, and compute what they make due. The same file again is the same batch: nothing changes.
 
@@ -79,11 +81,18 @@ def load(
     """
     from rich.console import Console
 
-    from cell_engine.load import load_file
+    from cell_engine.load import file_rows, load_file
     from cell_engine.store.collections import find_collection, load_version
 
     with open_database() as connection:
         found = find_collection(connection, full_name(collection))
+        if dry_run:
+            from cell_engine.estimate import estimate_new
+            from cell_engine.plan import Row
+
+            version = load_version(connection, found.id)
+            print_estimate(estimate_new(connection, found, version, map(Row, file_rows(file, version))), as_json)
+            return
         with Console(stderr=True).status("loading") as status:
             loaded = load_file(
                 connection, found, file, actor=actor(), on_rows=lambda rows: status.update(f"loading: {rows:,} rows")

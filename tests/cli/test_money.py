@@ -134,3 +134,11 @@ def test_a_dispatch_with_a_cap(run: Run, priced: str, connection: Connection, mo
     assert json.loads(run("watch", str(found.id), "--json").output)["max_cost"] == 3.0
     assert run("budget", "set", str(found.id), "3", "--day").exit_code == 2
     assert run("budget", "remove", str(found.id)).exit_code == 0
+
+
+def test_a_load_can_be_dry(run: Run, priced: str, connection: Connection, tmp_path: Path) -> None:
+    (tmp_path / "more.csv").write_text("a\nfour\nfive\nsix,6\n")
+    before = dispatches(connection)
+    found = json.loads(run("load", priced, str(tmp_path / "more.csv"), "--dry-run", "--json").output)
+    assert (found["rows"], found["cells"]) == (2, 4)
+    assert dispatches(connection) == before
