@@ -27,9 +27,15 @@ in_all as (
     select namespace_id, collection_id, column_id, sum(cost) from gone group by 1, 2, 3
     on conflict (namespace_id, collection_id, column_id) do update set cost = total.cost + excluded.cost
 ),
+-- in key order: others end and pause dispatches meanwhile
+locked as materialized (
+    select dispatch.id, of_it.cost from autofill.dispatch
+    join (select dispatch_id, sum(cost) as cost from gone group by 1 having sum(cost) > 0) as of_it
+        on of_it.dispatch_id = dispatch.id
+    order by dispatch.id
+    for no key update of dispatch
+),
 by_dispatch as (
-    update autofill.dispatch set spent = dispatch.spent + of_it.cost
-    from (select dispatch_id, sum(cost) as cost from gone group by 1 having sum(cost) > 0) as of_it
-    where dispatch.id = of_it.dispatch_id
+    update autofill.dispatch set spent = dispatch.spent + locked.cost from locked where dispatch.id = locked.id
 )
 select count(*) as deltas from gone;
