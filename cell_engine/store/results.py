@@ -9,6 +9,7 @@ from uuid import UUID
 
 from cell_engine.specs.text import Json
 from cell_engine.store.arrays import binaries, numbers, texts
+from cell_engine.store.budgets import Left, enforce
 from cell_engine.store.cache import ended_calls, store_answers
 from cell_engine.store.claims import Reading, RowKey, Token, read
 from cell_engine.store.database import Connection, run
@@ -25,7 +26,8 @@ class Result:
     `retry` leaves the cell alone: the failure will be tried again. `leaving`: the row's release is in the same batch.
     `reads`: how many places before it are those results of the same batch that it has read, in addition to what
     `read_change` covers. `cached`: the answer was there, and no call was made; its tokens are those saved.
-    `cache_signal`: what `cache.ask` gave its call; None where none was asked for.
+    `cache_signal`: what `cache.ask` gave its call; None where none was asked for. `cost` is in billionths of a dollar,
+    None where it is not known.
     """
 
     key: RowKey
@@ -50,6 +52,9 @@ class Result:
     tokens_in: int = 0
     tokens_out: int = 0
     reads: tuple[int, ...] = ()
+    tokens_cached: int = 0
+    tokens_reasoning: int = 0
+    cost: int | None = 0
 
 
 @dataclass(slots=True)
@@ -91,13 +96,14 @@ class Released(NamedTuple):
 class Flushed:
     """By position in the batch. `dispatches` are those whose end this may have been; `freed` are slots by collection
     id, for the next claim to give back; `ended` are calls of cached columns, by fingerprint: whether there is an
-    answer, for `cache.wake`."""
+    answer, for `cache.wake`; `left` is what budgets still allow, None for a batch that cost nothing."""
 
     stored: list[Stored] = field(default_factory=list)
     released: list[Released] = field(default_factory=list)
     dispatches: set[int] = field(default_factory=set)
     freed: Counter[int] = field(default_factory=Counter)
     ended: dict[bytes, bool] = field(default_factory=dict)
+    left: list[Left] | None = None
 
 
 def flush(
@@ -112,6 +118,20 @@ def flush(
     With a `number`, higher than that of any batch of this worker before it, the batch may be tried again after an error
     that left open whether it was stored: once stored it is found, and nothing is booked twice.
     """
+    flushed = _flush(connection, worker_id, results, releases, number)
+    costing = {one.key.collection_id for one in results if one.cost}
+    if costing:
+        flushed.left = enforce(connection, sorted(costing))
+    return flushed
+
+
+def _flush(
+    connection: Connection,
+    worker_id: UUID,
+    results: Sequence[Result],
+    releases: Sequence[Release],
+    number: int | None,
+) -> Flushed:
     flushed = Flushed()
     with connection.transaction():
         if releases:
@@ -173,6 +193,8 @@ def end_dispatches(connection: Connection, dispatches: Sequence[int]) -> list[in
 
 
 def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], dispatches: set[int]) -> list[Stored]:
+    # Functions have no model, no tokens and no cost: then nothing of it is sent, and nothing stored.
+    metered = results if any(one.model is not None or one.tokens_in for one in results) else ()
     stored = run(
         connection,
         "finalize_cells",
@@ -192,9 +214,12 @@ def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], d
         read_changes=numbers([one.read_change for one in results]),
         demanded=numbers([one.demanded for one in results]),
         versions=numbers([one.version for one in results]),
-        models=texts([one.model for one in results]),
-        tokens_in=numbers([one.tokens_in for one in results]),
-        tokens_out=numbers([one.tokens_out for one in results]),
+        models=texts([one.model for one in metered]),
+        tokens_in=numbers([one.tokens_in for one in metered]),
+        tokens_out=numbers([one.tokens_out for one in metered]),
+        tokens_cached=numbers([one.tokens_cached for one in metered]),
+        tokens_reasoning=numbers([one.tokens_reasoning for one in metered]),
+        costs=numbers([one.cost for one in metered]),
         dispatches=numbers([one.dispatch_id for one in results]),
         batches=numbers([one.batch_id for one in results]),
         reads=texts([numbers(one.reads) if one.reads else None for one in results]),

@@ -27,7 +27,8 @@ from cell_engine.store.claims import Reading, RowKey
 from cell_engine.store.results import Ending, Release, Result, Stored
 from cell_engine.worker.asker import Asker
 from cell_engine.worker.finalizer import Answered, Entry
-from cell_engine.worker.holds import FREE, Holds, Refused
+from cell_engine.worker.holds import FREE, Holds, Refused, refused
+from cell_engine.worker.meter import Meter
 from cell_engine.worker.outcomes import (
     UNCOUNTED,
     Awaited,
@@ -77,6 +78,9 @@ class Host(Protocol):
 
     @property
     def asker(self) -> Asker: ...
+
+    @property
+    def meter(self) -> Meter: ...
 
     def version(self, collection_id: int, number: int) -> Version: ...
 
@@ -293,6 +297,15 @@ class Visit:
                 break  # their numbers are those of what is stored first
         self._submit(results)
 
+    def _admit(self, column: Column) -> int | Refused:
+        """Whether it may be called now: not while it is held, nor for a budget that is spent."""
+        reading = self._reading
+        dispatches = {reading.dispatch_id, *(one.dispatch for one in reading.asked.values())}
+        unpaid = self._host.meter.admits(reading.key.collection_id, self._collection, column, dispatches)
+        if unpaid is not None:
+            return refused(unpaid.column_id)
+        return self._host.holds.admit(reading.key.collection_id, self._collection, column)
+
     def _hold(self, column: Column, refused: Refused) -> None:
         """The column waits in its own lane, which nobody claims from while it is held."""
         self._waiting[column.id] = Wait(refused.seconds, True)
@@ -324,7 +337,7 @@ class Visit:
     def _start(self, due: Due, call: Call) -> None:
         """Make a call that takes time, if that is not held."""
         column, reading = due.column, self._reading
-        admitted = self._host.holds.admit(reading.key.collection_id, self._collection, column)
+        admitted = self._admit(column)
         if isinstance(admitted, Refused):
             self._hold(column, admitted)
             return
@@ -361,6 +374,7 @@ class Visit:
             self.advance()
             return
         results = [self._result(one.due, one.reading, outcome_of(one.task), one.probed) for one in ended]
+        self._host.meter.spend(results, self._collection)
         is_over = (
             not self.calling
             and not self._news
@@ -433,6 +447,13 @@ class Visit:
         result.model = outcome.model
         result.tokens_in = outcome.tokens_in
         result.tokens_out = outcome.tokens_out
+        if not isinstance(outcome, Hit):
+            result.tokens_cached = outcome.tokens_cached
+            result.tokens_reasoning = outcome.tokens_reasoning
+            result.cost = outcome.cost
+        asked = reading.asked.get(due.column.id)
+        if asked is not None and asked.signal <= result.signal:
+            result.dispatch_id = asked.dispatch  # who pays, as the store will find
         if not isinstance(outcome, Failure):
             result.value = outcome.value
         elif outcome.error_class in PAUSING:
@@ -518,6 +539,7 @@ class Visit:
             for one in self.calling.values()
             if not self._awaits(one)
         ]
+        self._host.meter.spend(rest, self._collection)
         self.calling.clear()
         if rest:
             self._submit(rest)

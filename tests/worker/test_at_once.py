@@ -89,7 +89,7 @@ class Host:
 
     def visit(self, **changes: object) -> Visit:
         reading = Reading(
-            RowKey(1, 1), Token(uuid4(), 1), "function", "sweep", 9, 0, 5, {}, {}, 0, 1, 1, Row({1: "x"}, change=3)
+            RowKey(1, 1), Token(uuid4(), 1), "function", "sweep", 9, 0, 5, {}, {}, 0, 0, 1, 1, Row({1: "x"}, change=3)
         )
         visit = Visit(self, replace(reading, **changes), "a/b")  # type: ignore[arg-type]
         visit.advance()
