@@ -11,7 +11,7 @@ from tests.benchmarks.bench import ROUNDS, Figure, Sheet, fill, migrated, note, 
 from tests.benchmarks.noop import JOB_TYPE
 from tests.benchmarks.simulation import Scene, jain, percentile, simulate
 
-SCENE = Scene(huge=1_000_000, small=1_000, cells=10, workers=200, per_worker=6, slots=20, edits=20.0)
+SCENE = Scene(huge=1_000_000, small=1_000, cells=10, workers=200, per_worker=3, slots=10, edits=20.0)
 
 WORKERS, CAP, CALL_SECONDS = 3, 60, 1.0
 HUGE, SMALL, CELLS = 100_000, 30, 10
