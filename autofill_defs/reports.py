@@ -43,6 +43,8 @@ def dispatch_metadata(progress: Progress, away: float) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "calls": sum(calls.values()),
         "interrupted_calls": calls.get("interrupted", 0),
+        "saved_calls": sum(progress.saved.values()),
+        "saved_tokens": progress.saved_tokens_in + progress.saved_tokens_out,
         "seconds_without_database": round(away, 1),
     }
 

@@ -6,6 +6,7 @@ import psycopg
 
 from cell_engine.log import get_logger
 from cell_engine.parts import open_store
+from cell_engine.store.cache import trim
 from cell_engine.store.records import stalled
 from cell_engine.store.upkeep import keep_partitions, keep_up, vacuum_work
 from cell_engine.store.wide_view import refresh_views
@@ -33,6 +34,7 @@ def run_janitor(url: str, *, period: float = 5.0, stop: threading.Event) -> None
                 if rounds % PARTITION_ROUNDS == 0:
                     keep_partitions(connection)
                     refresh_views(connection)
+                    trim(connection)
                 rounds += 1
                 done = keep_up(connection)
                 vacuum_work(connection)

@@ -38,7 +38,7 @@ _STATUS_STYLES = {
     "empty": "dim",
 }
 # What comes of a cell, where its own word would have to be explained.
-_OUTCOMES = {"fresh": "up to date already", "unchanged": "answered as before"}
+_OUTCOMES = {"cached": "from the cache", "fresh": "up to date already", "unchanged": "answered as before"}
 _STATUS_ORDER = {status: place for place, status in enumerate(_STATUS_STYLES)}
 
 
@@ -183,6 +183,9 @@ def outcomes_line(progress: DispatchProgress) -> str:
         f"{count:,} {f'in error ({outcome})' if outcome in progress.failed else _OUTCOMES.get(outcome, outcome)}"
         for outcome, count in outcomes
     ]
+    saved = progress.saved_tokens_in + progress.saved_tokens_out
+    if saved:
+        ended.append(f"{saved:,} tokens saved")
     ahead = [
         f"{rows:,} {'row' if rows == 1 else 'rows'} {state}"
         for rows, state in ((progress.running, "running"), (progress.queued, "queued"), (progress.waiting, "waiting"))

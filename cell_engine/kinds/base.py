@@ -100,6 +100,11 @@ class Kind(Protocol):
         """
         ...
 
+    def at_once(self, call: Call) -> Outcome | None:
+        """The outcome of a call that waits for nothing, computed here and now on the worker's loop, which stands still
+        meanwhile; None: `compute` is to be awaited. It does not raise."""
+        ...
+
     async def compute(self, call: Call) -> Outcome:
         """Compute one cell within ``call.deadline``; what fails is a Failure, not an exception."""
         ...

@@ -102,6 +102,9 @@ class LlmKind:
         if trouble is not None:
             raise AutofillError(f"Column {column.name!r} is computed by an LLM. {trouble.message}")
 
+    def at_once(self, call: Call) -> None:
+        """Never: a model is far away."""
+
     async def compute(self, call: Call) -> Outcome:
         """Ask the model, and at most ``CORRECTIONS`` times again if its answer does not fit the column's type."""
         trouble = self._trouble() if self._opened is None else None

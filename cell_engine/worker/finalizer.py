@@ -17,6 +17,7 @@ from uuid import UUID
 import psycopg
 
 from cell_engine.log import get_logger
+from cell_engine.store.cache import wake
 from cell_engine.store.claims import Reading, RowKey, recover, reread
 from cell_engine.store.database import Connection
 from cell_engine.store.results import Ending, Release, Released, Result, Stored, end_dispatches, flush
@@ -149,6 +150,9 @@ class Finalizer:
             await self._split(worker_id, entries, error)
             return
         self._freed.setdefault(worker_id, Counter()).update(flushed.freed)
+        if flushed.ended:
+            with suppress(psycopg.OperationalError):  # who is not woken comes by itself
+                await self._link.call(wake, flushed.ended)
         if flushed.dispatches:
             with suppress(psycopg.OperationalError):  # the janitor ends them, too
                 await self._link.call(end_dispatches, list(flushed.dispatches))

@@ -33,12 +33,14 @@ from cell_engine.store.claims import (
 from cell_engine.store.collections import collection_name, load_version
 from cell_engine.store.database import Connection
 from cell_engine.store.results import Release, Result, end_dispatches
+from cell_engine.worker.asker import Asker
 from cell_engine.worker.finalizer import Answered, Entry, Finalizer, Submitter
 from cell_engine.worker.holds import Holds
 from cell_engine.worker.link import Link
 from cell_engine.worker.visit import STORM_SECONDS, Visit
 
 CLAIM_ROWS = 500
+ADVANCE_VISITS = 50
 POLL_SECONDS = 0.1
 AGAIN_SECONDS = 0.01
 MARK_SECONDS = 0.5
@@ -97,7 +99,9 @@ class Worker:
         self._claim_link = Link(url, "worker claim")
         self._flush_link = Link(url, "worker finalize")
         self._beat_link = Link(url, "worker heartbeat")
+        self._cache_link = Link(url, "worker cache")
         self._finalizer = Finalizer(self._flush_link, self)
+        self.asker = Asker(self._cache_link)
         self.holds = Holds(self._beat_link, lambda: self._id, job_types)
         self._visits: dict[tuple[RowKey, int], Visit] = {}
         self._leaving = 0  # visits whose release is on its way to the database
@@ -146,7 +150,8 @@ class Worker:
             await self._beat_link.call(goodbye, self._id)
         for kind in self.kinds.values():
             await kind.close()
-        for link in (self._claim_link, self._flush_link, self._beat_link):
+        self.asker.close()
+        for link in (self._claim_link, self._flush_link, self._beat_link, self._cache_link):
             await link.close()
 
     # ---- what visits need
@@ -215,7 +220,10 @@ class Worker:
     # ---- visits
 
     def _advance_ready(self) -> None:
-        ready, self._ready = self._ready, []
+        # Not all in one go: calls that answer at once take the loop's time, and a beat must not wait for hundreds.
+        ready, self._ready = self._ready[:ADVANCE_VISITS], self._ready[ADVANCE_VISITS:]
+        if self._ready:
+            asyncio.get_running_loop().call_soon(self._advance_ready)
         for visit in ready:
             self._advance(visit)
 

@@ -4,14 +4,18 @@ select dispatch.id, dispatch.collection_id, dispatch.reason, dispatch.actor, dis
     dispatch.canceled_at, dispatch.paused_at, dispatch.only_if,
     coalesce(done.outcomes, '{}') as outcomes, coalesce(called.attempts, '{}') as attempts,
     coalesce(called.tokens_in, 0) as tokens_in, coalesce(called.tokens_out, 0) as tokens_out,
+    coalesce(done.saved_tokens_in, 0) as saved_tokens_in, coalesce(done.saved_tokens_out, 0) as saved_tokens_out,
     coalesce(open.states, '{}') as work, coalesce(ahead.rows, 0) as rows_ahead,
     coalesce(dispatch.total / nullif(coalesce(nullif(cardinality(dispatch.columns), 0), width.columns), 0), 0) as rows,
     coalesce(done.recent, 0) as recent,
     least(60, extract(epoch from clock_timestamp() - dispatch.created_at))::float8 as recent_seconds
 from autofill.dispatch
 left join lateral (
-    select jsonb_object_agg(outcome, cells) as outcomes, sum(recent)::bigint as recent from (
-        select outcome, sum(cardinality(row_ids)) as cells, sum(cardinality(row_ids)) filter (
+    select jsonb_object_agg(outcome, cells) as outcomes, sum(recent)::bigint as recent,
+        sum(saved_tokens_in)::bigint as saved_tokens_in, sum(saved_tokens_out)::bigint as saved_tokens_out
+    from (
+        select outcome, sum(saved_tokens_in) as saved_tokens_in, sum(saved_tokens_out) as saved_tokens_out,
+            sum(cardinality(row_ids)) as cells, sum(cardinality(row_ids)) filter (
             where completed_at > clock_timestamp() - interval '60 s') as recent
         from autofill.completion where dispatch_id = dispatch.id group by outcome
     ) as by_outcome

@@ -3,18 +3,21 @@
 --   the winner's answer goes to its cell, only to the AI's side of it (R5); its demand counts as met;
 --   the loser's changes nothing, but its call is booked: it was paid for.
 -- `signal` is what the visit had planned with when the call started; `call` is false where no call was made (blocked,
--- fresh); `retry` is a failure that will be tried again and leaves the cell alone; `leaving` rows are released in this
--- same transaction, which spares a write of their work.
+-- fresh) and `cached` where it was another cell's, whose answer this one takes: that counts as an answer, and is booked
+-- as saved instead of made; `retry` is a failure that will be tried again and leaves the cell alone; `leaving` rows are
+-- released in this same transaction, which spares a write of their work; `reads` are earlier results of the batch that
+-- it has read, as how many places they are before it.
 with item as materialized (
     select * from unnest(
         %(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[], %(columns)s::smallint[],
-        %(signals)s::bigint[], %(calls)s::boolean[], %(retries)s::boolean[], %(leavings)s::boolean[],
+        %(signals)s::bigint[], %(calls)s::boolean[], %(cached)s::boolean[], %(retries)s::boolean[], %(leavings)s::boolean[],
         %(values)s::jsonb[], %(error_classes)s::text[], %(errors)s::text[], %(fingerprints)s::bytea[],
         %(read_changes)s::bigint[], %(demanded)s::bigint[], %(versions)s::int[], %(models)s::text[],
-        %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(dispatches)s::bigint[], %(batches)s::int[]
+        %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(dispatches)s::bigint[], %(batches)s::int[],
+        %(reads)s::text[]
     ) with ordinality as i (
-        collection_id, row_id, claim, column_id, signal, call, retry, leaving, value, error_class, error, fingerprint,
-        read_change, demanded, version, model, tokens_in, tokens_out, dispatch_id, batch_id, number
+        collection_id, row_id, claim, column_id, signal, call, cached, retry, leaving, value, error_class, error,
+        fingerprint, read_change, demanded, version, model, tokens_in, tokens_out, dispatch_id, batch_id, reads, number
     )
 ),
 judged as materialized (
@@ -63,12 +66,22 @@ judged as materialized (
         ) as cell on true
     ) as found
 ),
+moved as (
+    -- the numbers that this batch has moved, by place. Only they tell what a later result of it has read: where a person's
+    -- value came meanwhile, the cell's number is of something that it has not
+    select array_agg(case when change > coalesce(was_change, 0) then change else 0 end order by number) as changes
+    from judged
+),
 made as (
     insert into autofill.cell as cell (
         collection_id, row_id, column_id, ai_value, fingerprint, called, demanded, change, read_change, version,
         model, computed_at, error_class, error)
     select collection_id, row_id, column_id, value, fingerprint, case when call then signal else 0 end, demanded,
-        change, read_change, version, model, clock_timestamp(), error_class, error
+        change,
+        case when reads is null then read_change
+             else greatest(read_change, (select max((select changes from moved)[number - back])
+                                         from unnest(reads::int[]) as back)) end,
+        version, model, clock_timestamp(), error_class, error
     from judged
     where is_written and not is_known
 ),
@@ -81,7 +94,9 @@ changed as (
         called = case when judged.call then greatest(cell.called, judged.signal) else cell.called end,
         demanded = case when judged.call then 0 else greatest(cell.demanded, judged.demanded) end,
         change = judged.change,
-        read_change = judged.read_change,
+        read_change = case when judged.reads is null then judged.read_change
+             else greatest(judged.read_change, (select max((select changes from moved)[judged.number - back])
+                                                from unnest(judged.reads::int[]) as back)) end,
         version = judged.version,
         model = judged.model,
         computed_at = clock_timestamp(),
@@ -100,8 +115,8 @@ replaced as (
     where is_written and call and error_class is null and was_shown and not same
 ),
 refreshed as (
-    -- found current again without a call: only the numbers move
-    update autofill.cell set read_change = judged.read_change, version = judged.version
+    -- found current again without a call: only the numbers move; without a version it is found outdated
+    update autofill.cell set read_change = judged.read_change, version = coalesce(judged.version, cell.version)
     from judged
     where judged.won and not judged.deleted and not judged.call and judged.error_class is null
       and cell.collection_id = judged.collection_id and cell.row_id = judged.row_id
@@ -128,11 +143,13 @@ eased as (
     where work.collection_id = row_done.collection_id and work.row_id = row_done.row_id
 ),
 completed as (
-    insert into autofill.completion (dispatch_id, collection_id, batch_id, column_id, outcome, row_ids)
+    insert into autofill.completion (dispatch_id, collection_id, batch_id, column_id, outcome, row_ids,
+        saved_tokens_in, saved_tokens_out)
     select credited, collection_id, batch_id, column_id,
         case when deleted then 'deleted' when error_class is not null then error_class
-             when not call then 'fresh' when same then 'unchanged' else 'ready' end,
-        array_agg(row_id)
+             when not call then 'fresh' when cached then 'cached' when same then 'unchanged' else 'ready' end,
+        array_agg(row_id),
+        coalesce(sum(tokens_in) filter (where cached), 0), coalesce(sum(tokens_out) filter (where cached), 0)
     from judged
     where won and not retry and (call or error_class is not null or asked)
     group by 1, 2, 3, 4, 5
@@ -144,11 +161,11 @@ booked as (
         case when not won then 'superseded' when error_class is null then 'succeeded' else 'failed' end,
         error_class, error, %(worker_id)s, model, sum(tokens_in), sum(tokens_out)
     from judged
-    where call
+    where call and not cached
     group by 1, 2, 3, 4, won, error_class, error, model,
         case when error_class is not null then number end
 )
 -- `met`: whose demand is met while another dispatch's visit goes on: their end may have come
-select number, won, change, case when credited <> visiting then credited end as met
+select number, won, change, coalesce(change > coalesce(was_change, 0), false) as moved, case when credited <> visiting then credited end as met
 from judged
 order by number;

@@ -28,8 +28,8 @@ VERSIONS = [
     )
 ]
 TABLES = (
-    "attempt completion history sweep_hole sweep work dispatch slot worker cell row batch definition version "
-    "collection_column collection namespace pass backlog"
+    "cache_owner cache attempt completion history sweep_hole sweep work dispatch slot worker cell row batch definition "
+    "version collection_column collection namespace pass backlog"
 )
 EMPTY = "; ".join(f"delete from autofill.{table}" for table in TABLES.split())
 
@@ -99,6 +99,8 @@ class World:
         self.pools: list[Pool] = []
         self.visits: list[Visit] = []
         self.past: list[tuple[Visit, Result]] = []
+        # that calls of cached columns have brought, by fingerprint and value: the highest signal at which one began
+        self.answers: dict[tuple[bytes | None, Json], int] = {}
         # somebody died between a commit and looking whether a dispatch had ended: that is the janitor's then
         self.missed_end = False
         self.left_slots = False  # a worker said goodbye with a visit in flight: its slots are the janitor's
