@@ -71,12 +71,14 @@ Shown: TypeAlias = tuple[str, Json]
 
 
 class Due(NamedTuple):
-    """A call to make: what it reads, and the numbers that are stored with its answer."""
+    """A call to make: what it reads, and the numbers that are stored with its answer. `forced` is the signal of the
+    latest demand that takes no answer older than itself, 0 for none."""
 
     column: Column
     inputs: Mapping[int, Json]
     fingerprint: bytes
     read_change: int
+    forced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +95,15 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """A cell found current again without a call: its numbers are refreshed so that nothing shows it outdated."""
+    """A cell found current again without a call: its numbers are refreshed so that nothing shows it outdated.
+
+    Or, with `stale`, one that is not, though its numbers say so: an input was edited before another one's answer, which
+    it has read, got its number. What is computed only when asked would never show it.
+    """
 
     column: Column
     read_change: int
+    stale: bool = False
 
 
 class Plan(NamedTuple):
@@ -140,6 +147,12 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
         automatic = column.mode == "on_change" and not cell.user_set
         remembered = cell.demanded > cell.called  # a force that found its inputs missing
         if not (automatic or request is not None or remembered):
+            if (
+                column.mode != "on_change"
+                and not cell.user_set
+                and _is_hidden(row, version, column, cell, stuck, moving)
+            ):
+                current.append(Current(column, _read_change(row, column) - 1, stale=True))
             continue
         if moving and not moving.isdisjoint(version.reads[column.id]):
             if not cell.user_set:
@@ -162,20 +175,31 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
                 demanded = request.forced if request is not None and request.forced > cell.called else 0
                 blocked.append(Blocked(column, lacking, mark, read_change, demanded))
             continue
-        needed = (
-            (automatic and stale)
-            or (wanted and (stale or cell.error_class is not None))
-            or (request is not None and request.forced > cell.called)
-            or remembered
-        )
+        forced = max(request.forced if request is not None else 0, cell.demanded)
+        if forced <= cell.called:
+            forced = 0
+        needed = (automatic and stale) or (wanted and (stale or cell.error_class is not None)) or forced > 0
         if needed:
             inputs = {source: value for source, (_, value) in zip(version.reads[column.id], shown, strict=True)}
-            due.append(Due(column, inputs, mark, read_change))
+            due.append(Due(column, inputs, mark, read_change, forced))
             if not cell.user_set:
                 moving.add(column.id)
         elif not stale and cell.read_change < read_change:
             current.append(Current(column, read_change))
     return Plan(tuple(due), tuple(blocked), tuple(current))
+
+
+def _is_hidden(
+    row: Row, version: Version, column: Column, cell: Cell, stuck: Collection[int], moving: Collection[int]
+) -> bool:
+    """Whether a cell that nothing asks for is outdated, and its numbers say that it has read what its inputs show."""
+    if cell.fingerprint is None or cell.read_change < _read_change(row, column):
+        return False
+    if not version.reads[column.id] or any(source in moving for source in version.reads[column.id]):
+        return False
+    return cell.fingerprint != _mark(
+        row, column, [_shown(row, version.by_id[dep.column], stuck) for dep in column.deps]
+    )
 
 
 def _mark(row: Row, column: Column, shown: list[Shown]) -> bytes:

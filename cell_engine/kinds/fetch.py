@@ -62,6 +62,9 @@ class FetchKind:
     def check(self, column: Column) -> None:
         """Nothing is missing anywhere: what a fetch needs comes with the worker."""
 
+    def at_once(self, call: Call) -> None:
+        """Never: a page is far away."""
+
     async def compute(self, call: Call) -> Outcome:
         """Fetch the page, or find that it is the one there was."""
         try:

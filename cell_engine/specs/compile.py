@@ -18,16 +18,18 @@ from cell_engine.specs import prompt, yaml_lines
 from cell_engine.specs.compiled import CompiledSpec, SpecColumn, SpecDependency
 from cell_engine.specs.explain import explain, suggest
 from cell_engine.specs.settings_models import SETTINGS_MODELS, KindSettings
-from cell_engine.specs.spec import CollectionModel, ColumnModel, DependencyModel
+from cell_engine.specs.spec import CacheModel, CollectionModel, ColumnModel, DependencyModel
 from cell_engine.specs.text import shorten
 from cell_engine.specs.types import ColumnType, ValueType
+from cell_engine.specs.version import Cache
 
 __all__ = ["CompiledSpec", "SpecColumn", "SpecDependency", "compile_file", "compile_text"]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
-_COMPUTED_ONLY = ("deps", "mode", "timeout", "attempts")
+_COMPUTED_ONLY = ("deps", "mode", "timeout", "attempts", "cache")
 _DEFAULT_ATTEMPTS = 4
+_NESTED: dict[str, type[BaseModel]] = {"deps": DependencyModel, "cache": CacheModel}
 
 
 def compile_file(path: Path | str) -> CompiledSpec:
@@ -181,8 +183,8 @@ class _Compiler:
             return model.model_validate(data)
         except ValidationError as invalid:
             for error in invalid.errors(include_url=False):
-                nested = error["loc"][:1] == ("deps",)
-                message = explain(error, DependencyModel.model_fields if nested else known)
+                inner = _NESTED.get(str(error["loc"][0])) if len(error["loc"]) > 1 else None
+                message = explain(error, known if inner is None else inner.model_fields)
                 self._problem((*path, *error["loc"]), subject + message)
             return None
 
@@ -320,4 +322,11 @@ def _finish(draft: _Draft, keys: dict[str, str]) -> SpecColumn:
         timeout=settings.default_timeout if model.timeout is None else model.timeout,
         attempts=model.attempts or _DEFAULT_ATTEMPTS,
         settings=normalized,
+        cache=_cache(model, settings),
     )
+
+
+def _cache(column: ColumnModel, settings: KindSettings) -> Cache | None:
+    if column.cache is None:
+        return Cache() if settings.cached else None
+    return None if column.cache.ttl == 0 else Cache(column.cache.ttl)

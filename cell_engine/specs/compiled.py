@@ -10,7 +10,7 @@ from cell_engine.specs import prompt
 from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
-from cell_engine.specs.version import Column, Dependency, Mode
+from cell_engine.specs.version import Cache, Column, Dependency, Mode
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,17 @@ class SpecColumn:
     timeout: float
     attempts: int
     settings: Mapping[str, Json]
+    cache: Cache | None = None
 
     @cached_property
     def definition(self) -> dict[str, Json]:
         """What determines the answer, given the inputs."""
+        ignored = SETTINGS_MODELS[self.kind].leaves_answer if self.kind is not None else ()
         return {
             "type": self.type.to_json(),
             "kind": self.kind,
             "deps": [{"column": dep.column, "optional": dep.optional} for dep in self.deps],
-            "settings": dict(self.settings),
+            "settings": {name: value for name, value in self.settings.items() if name not in ignored},
         }
 
     @cached_property
@@ -54,13 +56,19 @@ class SpecColumn:
 
     @cached_property
     def normalized(self) -> dict[str, Json]:
-        return self.definition | {
+        normalized = self.definition | {
             "key": self.key,
             "name": self.name,
+            "settings": dict(self.settings),
             "mode": self.mode,
             "timeout": self.timeout,
             "attempts": self.attempts,
         }
+        # Only where it is not as the kind has it: a spec that says nothing of the cache is the version it was before.
+        usual = Cache() if self.kind is not None and SETTINGS_MODELS[self.kind].cached else None
+        if self.cache != usual:
+            normalized["cache"] = None if self.cache is None else {"ttl": self.cache.ttl}
+        return normalized
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,7 @@ class CompiledSpec:
                 attempts=column.attempts,
                 settings=_bind_settings(column, ids),
                 hash=column.hash,
+                cache=column.cache,
             )
             for column in self.columns
         )

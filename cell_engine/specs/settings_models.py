@@ -39,14 +39,21 @@ class KindSettings(BaseModel):
     reads_one: ClassVar[str] = ""
     """What the single column is that it reads, where it reads just one."""
 
+    cached: ClassVar[bool] = False
+    """Whether answers are taken from the cache where the column says nothing of it."""
+
     prompt_fields: ClassVar[tuple[str, ...]] = ()
     """Texts in which `{{column}}` stands for a cell. Compiled to parts, see cell_engine.specs.prompt."""
+
+    leaves_answer: ClassVar[tuple[str, ...]] = ()
+    """Settings that say how a cell is computed and not what comes of it: a change of them recomputes nothing."""
 
 
 class LlmSettings(KindSettings):
     """A call of a language model: the prompt becomes the user message."""
 
     default_timeout = 120.0
+    cached = True
     prompt_fields = ("prompt",)
 
     model: Text
@@ -58,9 +65,18 @@ class LlmSettings(KindSettings):
 
 
 class FunctionSettings(KindSettings):
-    """A call of a Python function, named `module:callable`."""
+    """A call of a Python function, named `module:callable`.
+
+    `inline`: it returns within a millisecond and waits for nothing, so that it is called without a thread (some 60 µs).
+    Nothing bounds such a call: a function that does not return holds up its worker.
+
+    Not cached by itself: it may have side effects, its code is not in the definition, and it is mostly cheaper.
+    """
+
+    leaves_answer = ("inline",)
 
     name: Annotated[str, AfterValidator(_check_callable)]
+    inline: bool | None = None
 
 
 class FetchSettings(KindSettings):

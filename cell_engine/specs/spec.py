@@ -13,6 +13,11 @@ from cell_engine.specs.text import shorten
 from cell_engine.specs.types import ItemType, ValueType
 from cell_engine.specs.version import Mode
 
+KEPT_DAYS = 90
+"""How long the cache keeps an answer."""
+
+_DURATION = re.compile(r"([0-9]{1,9})([smhd])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
 
@@ -39,6 +44,17 @@ def _name_as_dependency(value: Any) -> Any:
     return {"column": value} if isinstance(value, str) else value
 
 
+def _seconds(duration: Any) -> float:
+    found = _DURATION.fullmatch(duration) if isinstance(duration, str) else None
+    seconds = int(found[1]) * _UNITS[found[2]] if found else 0
+    if not 0 < seconds <= KEPT_DAYS * 86_400:
+        raise ValueError(
+            f"{shorten(str(duration))} is no time to live: a whole number with s, m, h or d, such as 12h or 7d, "
+            f"and {KEPT_DAYS}d at most, for as long answers are kept"
+        )
+    return float(seconds)
+
+
 Name = Annotated[str, AfterValidator(_check_name)]
 
 
@@ -51,6 +67,20 @@ class DependencyModel(Strict):
 
     column: str
     optional: bool = False
+
+
+class CacheModel(Strict):
+    """How old a cached answer may be, in seconds: None for as old as is kept, 0 for no cache."""
+
+    ttl: Annotated[float | None, BeforeValidator(_seconds)]
+
+
+def _switch_as_cache(value: Any) -> Any:
+    if isinstance(value, bool):
+        return CacheModel.model_construct(ttl=None if value else 0.0)
+    if not isinstance(value, dict):
+        raise ValueError(f"expected true, false or {{ttl: 7d}}, got {shorten(str(value))}")
+    return value
 
 
 class ColumnModel(Strict):
@@ -66,6 +96,7 @@ class ColumnModel(Strict):
     mode: Mode | None = None
     timeout: float | None = Field(None, gt=0, le=86_400)
     attempts: int | None = Field(None, ge=1, le=100)
+    cache: Annotated[CacheModel, BeforeValidator(_switch_as_cache)] | None = None
 
 
 class CollectionModel(Strict):

@@ -9,6 +9,7 @@ from functools import cached_property
 from graphlib import TopologicalSorter
 from typing import Any, Literal
 
+from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
 
@@ -24,12 +25,20 @@ class Dependency:
 
 
 @dataclass(frozen=True)
+class Cache:
+    """How a column takes answers that an equal call gave before: those of the last `ttl` seconds, None for all kept."""
+
+    ttl: float | None = None
+
+
+@dataclass(frozen=True)
 class Column:
     """One column of a version.
 
     `kind` is None for an input. `timeout` is seconds for one call, `attempts` the calls made before a transient
     failure stays. `settings` are the kind's own, normalized. `hash` (16 bytes) covers the definition: type, kind,
-    dependencies by key and settings, and nothing that leaves the answer alone (name, mode, timeout, attempts).
+    dependencies by key and settings, and nothing that leaves the answer alone (name, mode, timeout, attempts, cache).
+    `cache` is None for a column that computes each cell itself.
     """
 
     id: int
@@ -43,6 +52,7 @@ class Column:
     attempts: int
     settings: Mapping[str, Json] = field(hash=False)
     hash: bytes
+    cache: Cache | None = None
 
     @property
     def job_type(self) -> str:
@@ -65,6 +75,7 @@ class Column:
             "attempts": self.attempts,
             "settings": dict(self.settings),
             "hash": self.hash.hex(),
+            "cache": None if self.cache is None else {"ttl": self.cache.ttl},
         }
 
     @classmethod
@@ -81,7 +92,16 @@ class Column:
             attempts=definition["attempts"],
             settings=definition["settings"],
             hash=bytes.fromhex(definition["hash"]),
+            cache=_cache(definition),
         )
+
+
+def _cache(definition: Mapping[str, Any]) -> Cache | None:
+    if "cache" in definition:
+        return None if definition["cache"] is None else Cache(definition["cache"]["ttl"])
+    # written by code that knew no cache
+    settings = SETTINGS_MODELS.get(definition["kind"])
+    return Cache() if settings is not None and settings.cached else None
 
 
 @dataclass(frozen=True)

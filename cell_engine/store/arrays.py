@@ -18,5 +18,12 @@ def texts(values: Iterable[str | None]) -> str:
     return f"{{{','.join(quoted)}}}"
 
 
+def binaries(values: Iterable[bytes | None]) -> str:
+    """Byte strings and nulls, for `bytea[]`."""
+    # A backslash escapes the next one in an array.
+    quoted = ["null" if value is None else '"\\\\x' + value.hex() + '"' for value in values]
+    return f"{{{','.join(quoted)}}}"
+
+
 def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -11,15 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from psycopg.rows import tuple_row
+
+from cell_engine.fairness import Share
 from cell_engine.plan import Asked, Cell, Row
-from cell_engine.store.arrays import numbers
+from cell_engine.store.arrays import numbers, texts
 from cell_engine.store.database import Connection, run
+from cell_engine.store.slots import give_back, give_more, give_out
 from cell_engine.store.sweeping import sweep
 
 WAKE_LIMIT = 1000
-BACKLOG = 2000
-"""Rows that sweeps have handed over to another lane (twice the cap, if that is more), or that wait to be tried again:
-above it, they start no more."""
+NO_BOUNDS: Mapping[tuple[int, str], int] = {}
 
 
 class WorkerEndedError(Exception):
@@ -41,7 +43,8 @@ class RowKey(NamedTuple):
 @dataclass(slots=True)
 class Reading:
     """Everything a visit plans with. `signal` is the latest demand it covers, `raised` how
-    often demand had come; `deaths` are workers that have died with the row in flight."""
+    often demand had come; `deaths` are workers that have died with the row in flight; `waits`
+    how often it has waited for another row's call, on end."""
 
     key: RowKey
     token: Token
@@ -53,6 +56,7 @@ class Reading:
     asked: dict[int, Asked]
     attempts: dict[int, int]
     deaths: int
+    waits: int
     version: int
     batch_id: int
     row: Row
@@ -103,12 +107,16 @@ def claim(
     slots: int,
     sweep_slots: int,
     freed: Mapping[int, int],
+    bounds: Mapping[tuple[int, str], int] = NO_BOUNDS,
+    bound: int | None = None,
 ) -> Claimed:
-    """Claim up to `slots` rows of these pools, at most `sweep_slots` of them from sweeps, and read them.
+    """Claim up to `slots` rows of these pools, and read them; at most `sweep_slots` of them from sweeps, unless more
+    edits wait than there is room for.
 
-    `freed` are slots by collection id that releases have given up since the last claim. Raises WorkerEndedError when
-    the worker was ended meanwhile; then it has taken nothing. After any other error `recover` must come before the
-    next claim: what was taken is not known.
+    `freed` are slots by collection id that releases have given up since the last claim. `bounds` are rows worth
+    claiming by lane (collection id, job type), `bound` that of all other lanes; None: as many as there are. Raises
+    WorkerEndedError when the worker was ended meanwhile; then it has taken nothing. After any other error `recover`
+    must come before the next claim: what was taken is not known.
     """
     with connection.transaction():
         _asynchronously(connection)
@@ -116,16 +124,7 @@ def claim(
         run(connection, "wake_delayed", limit=WAKE_LIMIT)
     with connection.transaction():
         _asynchronously(connection)
-        run(connection, "claim_lock")
-        lanes = run(
-            connection,
-            "claim_quota",
-            worker_id=token.worker_id,
-            job_types=list(job_types),
-            slots=slots,
-            sweep_slots=sweep_slots,
-            backlog=BACKLOG,
-        ).fetchall()
+        lanes = give_out(connection, token.worker_id, job_types, slots, sweep_slots, bounds, bound)
     return _take(connection, token, lanes)
 
 
@@ -152,14 +151,15 @@ def park(connection: Connection, rows: Sequence[Any]) -> None:
         run(connection, "work_park", collections=collections, rows=row_ids)
 
 
-def _take(connection: Connection, token: Token, lanes: Sequence[Any]) -> Claimed:
+def _take(connection: Connection, token: Token, lanes: Sequence[Share]) -> Claimed:
     claimed = Claimed()
     with connection.transaction():
         _asynchronously(connection)
         if run(connection, "worker_hold", worker_id=token.worker_id).fetchone() is None:
             raise WorkerEndedError(str(token.worker_id))
-        queued = [lane for lane in lanes if lane.queued]
+        queued = [lane for lane in lanes if lane.urgent or lane.handed]
         keys: list[RowKey] = []
+        begun: list[Reading] = []
         if queued:
             keys += _keys(
                 run(
@@ -167,24 +167,27 @@ def _take(connection: Connection, token: Token, lanes: Sequence[Any]) -> Claimed
                     "claim_queued",
                     worker_id=token.worker_id,
                     claim=token.claim,
-                    collections=[lane.collection_id for lane in queued],
-                    job_types=[lane.job_type for lane in queued],
-                    slots=[lane.queued for lane in queued],
+                    collections=numbers([lane.collection_id for lane in queued]),
+                    job_types=texts([lane.job_type for lane in queued]),
+                    urgent=numbers([lane.urgent for lane in queued]),
+                    handed=numbers([lane.handed for lane in queued]),
                 )
             )
         sweeping = [lane for lane in lanes if lane.swept]
         if sweeping:
             swept = sweep(connection, token.worker_id, token.claim, sweeping)
-            keys += [RowKey(*key) for key in swept.rows]
+            begun = _begun(token, swept.begun)
+            keys += [RowKey(*key) for key in swept.taken]
             claimed.swept = swept.dispatches
-            claimed.goes_on = swept.goes_on or not swept.rows
+            claimed.goes_on = swept.goes_on or not (swept.begun or swept.taken)
         unused: Counter[int] = Counter()
         for lane in lanes:
-            unused[lane.collection_id] += lane.queued + lane.swept
+            unused[lane.collection_id] += lane.slots
         unused.subtract(key.collection_id for key in keys)
+        unused.subtract(one.key.collection_id for one in begun)
         give_back(connection, token.worker_id, unused)
     # When it has committed: until then nobody else walks the sweeps that were walked here.
-    claimed.visits = read(connection, token.worker_id, [(key, token.claim) for key in keys])
+    claimed.visits = read(connection, token.worker_id, [(key, token.claim) for key in keys], begun)
     return claimed
 
 
@@ -192,16 +195,7 @@ def widen(connection: Connection, worker_id: UUID, visits: Sequence[tuple[RowKey
     """One more slot for each of these visits (key, claim), as far as the caps go; returns those that have it."""
     with connection.transaction():
         _asynchronously(connection)
-        run(connection, "claim_lock")
-        granted = {
-            one.collection_id: one.slots
-            for one in run(
-                connection,
-                "slot_more",
-                worker_id=worker_id,
-                collections=[key.collection_id for key, _ in visits],
-            )
-        }
+        granted = give_more(connection, worker_id, [key.collection_id for key, _ in visits])
     if not granted:
         return []
     chosen: list[tuple[RowKey, int]] = []
@@ -222,13 +216,6 @@ def widen(connection: Connection, worker_id: UUID, visits: Sequence[tuple[RowKey
     return widened
 
 
-def give_back(connection: Connection, worker_id: UUID, slots: Mapping[int, int]) -> None:
-    """Slots by collection id that were given and not used."""
-    unused = {collection: count for collection, count in slots.items() if count}
-    if unused:
-        run(connection, "slot_return", worker_id=worker_id, collections=list(unused), slots=list(unused.values()))
-
-
 def reread(connection: Connection, worker_id: UUID, visits: Sequence[tuple[RowKey, int]]) -> list[Reading]:
     """`read`, of visits that new demand has come for: their hint is cleared."""
     if not visits:
@@ -244,21 +231,21 @@ def reread(connection: Connection, worker_id: UUID, visits: Sequence[tuple[RowKe
         return read(connection, worker_id, visits)
 
 
-def read(connection: Connection, worker_id: UUID, visits: Sequence[tuple[RowKey, int]]) -> list[Reading]:
-    """What visits plan with, read now; a visit that is no longer this worker's is left out."""
-    if not visits:
-        return []
-    keys = _columns(visits)
-    readings = {
-        (one.collection_id, one.row_id): _reading(worker_id, one)
-        for one in run(connection, "read_visits", worker_id=worker_id, **keys)
-    }
-    for collection_id, row_id, column_id, *cell in run(
-        connection, "read_cells", collections=keys["collections"], rows=keys["rows"]
-    ):
-        reading = readings.get((collection_id, row_id))
-        if reading is not None:
-            reading.row.cells[column_id] = Cell(*cell)
+def read(
+    connection: Connection, worker_id: UUID, visits: Sequence[tuple[RowKey, int]], begun: Iterable[Reading] = ()
+) -> list[Reading]:
+    """What visits plan with, read now; a visit that is no longer this worker's is left out. Those `begun` in this claim
+    were read with their locks, and lack the cells alone."""
+    readings: dict[tuple[int, int], Reading] = {one.key: one for one in begun}
+    if visits:
+        for one in run(connection, "read_visits", worker_id=worker_id, **_columns(visits)):
+            readings[one.collection_id, one.row_id] = _reading(worker_id, one)
+    if readings:
+        collections, rows = zip(*readings, strict=True)
+        found = run(connection, "read_cells", collections=numbers(collections), rows=numbers(rows))
+        found.row_factory = tuple_row
+        for collection_id, row_id, column_id, *cell in found:
+            readings[collection_id, row_id].row.cells[column_id] = Cell(*cell)
     return list(readings.values())
 
 
@@ -311,9 +298,10 @@ def _reading(worker_id: UUID, one: Any) -> Reading:
         signal=one.signal,
         raised=one.raised,
         dispatch_id=one.dispatch_id,
-        asked={int(column): _asked(value) for column, value in one.demand.items()} if one.demand else {},
+        asked=_all_asked(one.demand),
         attempts={int(column): count for column, count in one.attempts.items()} if one.attempts else {},
         deaths=one.deaths,
+        waits=one.waits,
         version=one.version,
         batch_id=one.batch_id,
         row=Row(
@@ -322,6 +310,38 @@ def _reading(worker_id: UUID, one: Any) -> Reading:
             deleted=one.deleted,
         ),
     )
+
+
+def _begun(token: Token, begun: Iterable[tuple[Any, Any]]) -> list[Reading]:
+    """Readings of rows that were no work before, and so have what their sweep asks for, and have not been tried."""
+    asked: dict[int, dict[int, Asked]] = {}
+    readings = []
+    for row, of in begun:
+        if of.sweep_id not in asked:
+            asked[of.sweep_id] = _all_asked(of.demand)
+        readings.append(
+            Reading(
+                key=RowKey(row.collection_id, row.row_id),
+                token=token,
+                job_type=of.job_type,
+                priority="sweep",
+                signal=of.signal,
+                raised=0,
+                dispatch_id=of.dispatch_id,
+                asked=asked[of.sweep_id].copy(),
+                attempts={},
+                deaths=0,
+                waits=0,
+                version=of.version,
+                batch_id=row.batch_id,
+                row=Row({int(column): value for column, value in row.inputs.items()}, row.change, {}, row.deleted),
+            )
+        )
+    return readings
+
+
+def _all_asked(demand: Mapping[str, Sequence[Any]] | None) -> dict[int, Asked]:
+    return {int(column): _asked(value) for column, value in demand.items()} if demand else {}
 
 
 def _asked(value: Sequence[Any]) -> Asked:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from cell_engine.errors import BadValueError, NotFoundError
 from cell_engine.specs.version import Version
+from cell_engine.store.admission import admit
 from cell_engine.store.collections import load_version
 from cell_engine.store.database import Connection, run
 from cell_engine.store.results import end_dispatches
@@ -38,13 +39,15 @@ def dispatch(
     reason: str,
     actor: str,
     key: str | None = None,
+    max_cost: int | None = None,
 ) -> int:
     """Ask for cells to be brought up to date; returns the dispatch's id.
 
     `columns` are computed columns asked for by name; none means whatever is on-change and differs. Cells that are fresh
     are left alone unless `force`; with `only_if` (see `plan.matches`), so is every cell that is none of it. With a
-    `key` that has been used, the dispatch it made is returned: asked twice, done once. Raises NotFoundError for rows or
-    columns that do not exist.
+    `key` that has been used, the dispatch it made is returned: asked twice, done once. Once it has cost `max_cost`
+    (billionths of a dollar) it is paused. Raises NotFoundError for rows or columns that do not exist, and
+    AdmissionError when a limit refuses it for now.
     """
     with connection.transaction():
         if key is not None:
@@ -53,6 +56,7 @@ def dispatch(
             known = run(connection, "dispatch_by_key", key=key).fetchone()
             if known is not None:
                 return int(known.id)
+        admit(connection, collection_id, 1 if isinstance(scope, RangeScope) else _cells(scope.rows, columns))
         dispatch_id, displaced = dispatch_in_transaction(
             connection,
             collection_id,
@@ -63,6 +67,7 @@ def dispatch(
             reason=reason,
             actor=actor,
             key=key,
+            max_cost=max_cost,
         )
     end_dispatches(connection, [dispatch_id, *displaced])
     return dispatch_id
@@ -79,6 +84,7 @@ def dispatch_in_transaction(
     reason: str,
     actor: str,
     key: str | None = None,
+    max_cost: int | None = None,
 ) -> tuple[int, list[int]]:
     """`dispatch` as a part of the caller's transaction; also returns dispatches to be looked at for their end after
     it has committed."""
@@ -97,6 +103,7 @@ def dispatch_in_transaction(
             force=force,
             only_if=only_if,
             key=key,
+            max_cost=max_cost,
             rows=rows,
         )
         run(
@@ -121,7 +128,9 @@ def dispatch_in_transaction(
         force=force,
         only_if=only_if,
         key=key,
+        max_cost=max_cost,
         rows=len(rows_),
+        backlog=_cells(rows_, columns),
     )
     met = lock_work(connection, collection_id, rows_)
     return dispatch_id, raise_rows(connection, version, rows_, met, dispatch_id, columns)
@@ -174,10 +183,14 @@ def insert_dispatch(
     force: bool = False,
     only_if: Sequence[str] | None = None,
     key: str | None = None,
+    max_cost: int | None = None,
     rows: int = 0,
+    backlog: int = 1,
     reverts: int | None = None,
 ) -> tuple[int, int]:
-    """The dispatch itself, over `rows` rows; returns its id and its signal, taken here: hold the locks first."""
+    """The dispatch itself, over `rows` rows; returns its id and its signal, taken here: hold the locks first.
+
+    `backlog` are the cells it asks for row by row."""
     width = len(columns) or sum(column.mode == "on_change" for column in version.computed)
     made = run(
         connection,
@@ -191,7 +204,9 @@ def insert_dispatch(
         total=rows * width,
         version=version.number,
         reverts=reverts,
+        backlog=backlog,
         only_if=None if only_if is None else list(only_if),
+        max_cost=max_cost,
     ).fetchone()
     assert made is not None
     return int(made.id), int(made.signal)
@@ -219,6 +234,11 @@ def _job_type(version: Version, columns: Sequence[int]) -> str:
     wanted = set(columns) or {column.id for column in version.computed if column.mode == "on_change"}
     first = next((column for column in version.computed if column.id in wanted), None)
     return first.job_type if first is not None else "function"
+
+
+def _cells(rows: Sequence[int], columns: Sequence[int]) -> int:
+    """Cells asked for row by row; where none is named, a row is one."""
+    return len(set(rows)) * max(1, len(columns))
 
 
 def _check_columns(version: Version, columns: Sequence[int]) -> None:

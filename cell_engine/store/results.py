@@ -8,7 +8,9 @@ from typing import Literal, NamedTuple
 from uuid import UUID
 
 from cell_engine.specs.text import Json
-from cell_engine.store.arrays import numbers, texts
+from cell_engine.store.arrays import binaries, numbers, texts
+from cell_engine.store.budgets import Left, enforce
+from cell_engine.store.cache import ended_calls, store_answers
 from cell_engine.store.claims import Reading, RowKey, Token, read
 from cell_engine.store.database import Connection, run
 
@@ -20,8 +22,12 @@ class Result:
     """The end of one call, or what a plan found without one.
 
     `signal` is the demand the visit had planned with when the call started. With `call` false and no error the cell is
-    current and only its numbers move; with an error class it is blocked. `retry` leaves the cell alone: the failure
-    will be tried again. `leaving`: the row's release is in the same batch.
+    current and only its numbers move (without a version: outdated, likewise); with an error class it is blocked.
+    `retry` leaves the cell alone: the failure will be tried again. `leaving`: the row's release is in the same batch.
+    `reads`: how many places before it are those results of the same batch that it has read, in addition to what
+    `read_change` covers. `cached`: the answer was there, and no call was made; its tokens are those saved.
+    `cache_signal`: what `cache.ask` gave its call; None where none was asked for. `cost` is in billionths of a dollar,
+    None where it is not known.
     """
 
     key: RowKey
@@ -30,10 +36,12 @@ class Result:
     signal: int
     dispatch_id: int
     batch_id: int
-    version: int
+    version: int | None
     read_change: int
     fingerprint: bytes | None = None
     call: bool = True
+    cached: bool = False
+    cache_signal: int | None = None
     retry: bool = False
     leaving: bool = False
     value: Json = None
@@ -43,6 +51,10 @@ class Result:
     model: str | None = None
     tokens_in: int = 0
     tokens_out: int = 0
+    reads: tuple[int, ...] = ()
+    tokens_cached: int = 0
+    tokens_reasoning: int = 0
+    cost: int | None = 0
     details: Mapping[str, Json] | None = None
 
 
@@ -51,7 +63,7 @@ class Release:
     """The end of a visit that had planned with `signal`, when demand had come `raised` times.
 
     `answered` are the columns of this batch's results for it. `seconds`: not before then (delay, hand_over, defer).
-    `job_type`: the pool it is handed over to.
+    `job_type`: the pool it is handed over to. `awaits`: the fingerprint of the call that the row waits for (delay).
     """
 
     key: RowKey
@@ -62,13 +74,16 @@ class Release:
     seconds: float | None = None
     job_type: str | None = None
     answered: tuple[int, ...] = ()
+    awaits: bytes | None = None
 
 
 class Stored(NamedTuple):
-    """Whether the result won its compare-and-swap, and the change number its cell now has (0 where none moved)."""
+    """Whether the result won its compare-and-swap, and the change number its cell now has (0 where it was dropped).
+    `moved`: the number came with this result."""
 
     won: bool
     change: int
+    moved: bool = False
 
 
 class Released(NamedTuple):
@@ -81,12 +96,15 @@ class Released(NamedTuple):
 @dataclass(slots=True)
 class Flushed:
     """By position in the batch. `dispatches` are those whose end this may have been; `freed` are slots by collection
-    id, for the next claim to give back."""
+    id, for the next claim to give back; `ended` are calls of cached columns, by fingerprint: whether there is an
+    answer, for `cache.wake`; `left` is what budgets still allow, None for a batch that cost nothing."""
 
     stored: list[Stored] = field(default_factory=list)
     released: list[Released] = field(default_factory=list)
     dispatches: set[int] = field(default_factory=set)
     freed: Counter[int] = field(default_factory=Counter)
+    ended: dict[bytes, bool] = field(default_factory=dict)
+    left: list[Left] | None = None
 
 
 def flush(
@@ -101,6 +119,20 @@ def flush(
     With a `number`, higher than that of any batch of this worker before it, the batch may be tried again after an error
     that left open whether it was stored: once stored it is found, and nothing is booked twice.
     """
+    flushed = _flush(connection, worker_id, results, releases, number)
+    costing = {one.key.collection_id for one in results if one.cost}
+    if costing:
+        flushed.left = enforce(connection, sorted(costing))
+    return flushed
+
+
+def _flush(
+    connection: Connection,
+    worker_id: UUID,
+    results: Sequence[Result],
+    releases: Sequence[Release],
+    number: int | None,
+) -> Flushed:
     flushed = Flushed()
     with connection.transaction():
         if releases:
@@ -126,6 +158,9 @@ def flush(
             flushed.released = [
                 Released(one.outcome, fresh.get(release.key)) for release, one in zip(releases, ends, strict=True)
             ]
+        called = [one for one in results if one.cache_signal is not None]
+        if called:
+            flushed.ended = store_answers(connection, worker_id, called)
     return flushed
 
 
@@ -143,8 +178,12 @@ def _found(connection: Connection, worker_id: UUID, results: Sequence[Result], r
         claims=numbers([one.token.claim for one in results]),
         columns=numbers([one.column_id for one in results]),
     ).fetchall()
-    stored = [Stored(one.held or result.key in ended, one.change) for result, one in zip(results, found, strict=True)]
-    return Flushed(stored, released, {one.dispatch_id for one in results})
+    stored = [
+        Stored(one.held or result.key in ended, one.change, one.change > 0)
+        for result, one in zip(results, found, strict=True)
+    ]
+    called = [one for one in results if one.cache_signal is not None]
+    return Flushed(stored, released, {one.dispatch_id for one in results}, ended=ended_calls(called))
 
 
 def end_dispatches(connection: Connection, dispatches: Sequence[int]) -> list[int]:
@@ -155,6 +194,8 @@ def end_dispatches(connection: Connection, dispatches: Sequence[int]) -> list[in
 
 
 def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], dispatches: set[int]) -> list[Stored]:
+    # Functions have no model, no tokens and no cost: then nothing of it is sent, and nothing stored.
+    metered = results if any(one.model is not None or one.tokens_in for one in results) else ()
     stored = run(
         connection,
         "finalize_cells",
@@ -164,24 +205,29 @@ def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], d
         columns=numbers([one.column_id for one in results]),
         signals=numbers([one.signal for one in results]),
         calls=numbers([one.call for one in results]),
+        cached=numbers([one.cached for one in results]),
         retries=numbers([one.retry for one in results]),
         leavings=numbers([one.leaving for one in results]),
         values=texts([None if one.value is None else _ENCODER.encode(one.value) for one in results]),
         error_classes=texts([one.error_class for one in results]),
         errors=texts([one.error for one in results]),
-        fingerprints=texts([None if one.fingerprint is None else f"\\x{one.fingerprint.hex()}" for one in results]),
+        fingerprints=binaries([one.fingerprint for one in results]),
         read_changes=numbers([one.read_change for one in results]),
         demanded=numbers([one.demanded for one in results]),
         versions=numbers([one.version for one in results]),
-        models=texts([one.model for one in results]),
-        tokens_in=numbers([one.tokens_in for one in results]),
-        tokens_out=numbers([one.tokens_out for one in results]),
+        models=texts([one.model for one in metered]),
+        tokens_in=numbers([one.tokens_in for one in metered]),
+        tokens_out=numbers([one.tokens_out for one in metered]),
+        tokens_cached=numbers([one.tokens_cached for one in metered]),
+        tokens_reasoning=numbers([one.tokens_reasoning for one in metered]),
+        costs=numbers([one.cost for one in metered]),
         dispatches=numbers([one.dispatch_id for one in results]),
         batches=numbers([one.batch_id for one in results]),
+        reads=texts([numbers(one.reads) if one.reads else None for one in results]),
         details=texts([None if one.details is None else _ENCODER.encode(one.details) for one in results]),
     ).fetchall()
     dispatches |= {one.met for one in stored if one.met is not None}
-    return [Stored(one.won, one.change or 0) for one in stored]
+    return [Stored(one.won, one.change or 0, one.moved) for one in stored]
 
 
 def _release_columns(releases: Sequence[Release], results: Sequence[Result]) -> dict[str, str]:
@@ -196,6 +242,7 @@ def _release_columns(releases: Sequence[Release], results: Sequence[Result]) -> 
         "ends": texts([one.ending for one in releases]),
         "seconds": numbers([one.seconds for one in releases]),
         "job_types": texts([one.job_type for one in releases]),
+        "awaits": binaries([one.awaits for one in releases]),
         "answered": texts([_ENCODER.encode(columns) for columns in answered]),
     }
 

@@ -2,10 +2,14 @@
 
 import asyncio
 import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from cell_engine.kinds.base import PAUSING, ErrorClass, Failure, Outcome
+from cell_engine.kinds.base import PAUSING, Call, ErrorClass, Failure, Kind, Outcome
 from cell_engine.log import get_logger
 from cell_engine.plan import Cell
+from cell_engine.specs.text import Json
 from cell_engine.store.claims import Reading
 from cell_engine.store.results import Result
 
@@ -15,6 +19,37 @@ UNCOUNTED: frozenset[ErrorClass] = PAUSING | {"rate_limited"}
 """What costs a cell no attempt: told to wait, or met by every cell of its lane alike."""
 
 log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An equal call's answer, and what that took."""
+
+    value: Json
+    model: str | None
+    tokens_in: int
+    tokens_out: int
+    details: Mapping[str, Json] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """Another row's call for the same is in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """What the call came to, and the signal that goes with its answer into the cache."""
+
+    outcome: Outcome
+    signal: int
+
+
+Settled: TypeAlias = Outcome | Hit | Awaited | Called
+"""What comes of a call, or of asking the cache for it."""
+
+Task: TypeAlias = "asyncio.Future[Any]"
+"""Comes to a Settled: the call's own task, or the future of an ask. (A future is invariant in what it holds.)"""
 
 
 def addressed(reading: Reading, column_id: int, read_change: int) -> Result:
@@ -31,13 +66,26 @@ def addressed(reading: Reading, column_id: int, read_change: int) -> Result:
     )
 
 
-def outcome_of(task: "asyncio.Task[Outcome]") -> Outcome:
+def outcome_at_once(kind: Kind, call: Call) -> Outcome | None:
+    """`at_once` of a kind; what it raises is treated as what `compute` raises."""
+    try:
+        return kind.at_once(call)
+    except Exception as error:  # noqa: BLE001 (one cell's error and never the worker's end)
+        return _raised(error)
+
+
+def outcome_of(task: Task) -> Settled:
     """A kind answers or fails, and does not raise; if it does, that is one cell's error and never the worker's end."""
     error = task.exception()
     if error is not None:
-        log.error("a kind raised", error=repr(error))
-        return Failure("crashed", f"{type(error).__name__}: {error}")
-    return task.result()
+        return _raised(error)
+    settled: Settled = task.result()
+    return settled
+
+
+def _raised(error: BaseException) -> Failure:
+    log.error("a kind raised", error=repr(error))
+    return Failure("crashed", f"{type(error).__name__}: {error}")
 
 
 def cell_after(cell: Cell | None, result: Result, change: int) -> Cell:

@@ -3,19 +3,24 @@
 --   the winner's answer goes to its cell, only to the AI's side of it (R5); its demand counts as met;
 --   the loser's changes nothing, but its call is booked: it was paid for.
 -- `signal` is what the visit had planned with when the call started; `call` is false where no call was made (blocked,
--- fresh); `retry` is a failure that will be tried again and leaves the cell alone; `leaving` rows are released in this
--- same transaction, which spares a write of their work.
+-- fresh) and `cached` where it was another cell's, whose answer this one takes: that counts as an answer, and is booked
+-- as saved instead of made; `retry` is a failure that will be tried again and leaves the cell alone; `leaving` rows are
+-- released in this same transaction, which spares a write of their work; `reads` are earlier results of the batch that
+-- it has read, as how many places they are before it. Models, tokens and costs come as empty arrays where no call of the
+-- batch had a model; a cost of null is not known.
 with item as materialized (
     select * from unnest(
         %(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[], %(columns)s::smallint[],
-        %(signals)s::bigint[], %(calls)s::boolean[], %(retries)s::boolean[], %(leavings)s::boolean[],
+        %(signals)s::bigint[], %(calls)s::boolean[], %(cached)s::boolean[], %(retries)s::boolean[],
+        %(leavings)s::boolean[],
         %(values)s::jsonb[], %(error_classes)s::text[], %(errors)s::text[], %(fingerprints)s::bytea[],
         %(read_changes)s::bigint[], %(demanded)s::bigint[], %(versions)s::int[], %(models)s::text[],
-        %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(dispatches)s::bigint[], %(batches)s::int[],
-        %(details)s::jsonb[]
+        %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(tokens_cached)s::bigint[], %(tokens_reasoning)s::bigint[],
+        %(costs)s::bigint[], %(dispatches)s::bigint[], %(batches)s::int[], %(reads)s::text[], %(details)s::jsonb[]
     ) with ordinality as i (
-        collection_id, row_id, claim, column_id, signal, call, retry, leaving, value, error_class, error, fingerprint,
-        read_change, demanded, version, model, tokens_in, tokens_out, dispatch_id, batch_id, details, number
+        collection_id, row_id, claim, column_id, signal, call, cached, retry, leaving, value, error_class, error,
+        fingerprint, read_change, demanded, version, model, tokens_in, tokens_out, tokens_cached, tokens_reasoning, cost,
+        dispatch_id, batch_id, reads, details, number
     )
 ),
 judged as materialized (
@@ -64,13 +69,24 @@ judged as materialized (
         ) as cell on true
     ) as found
 ),
+moved as (
+    -- the numbers that this batch has moved, by place. Only they tell what a later result of it has read: where a person's
+    -- value came meanwhile, the cell's number is of something that it has not
+    select array_agg(case when change > coalesce(was_change, 0) then change else 0 end order by number) as changes
+    from judged
+),
 made as (
     insert into autofill.cell as cell (
         collection_id, row_id, column_id, ai_value, fingerprint, called, demanded, change, read_change, version,
-        model, computed_at, error_class, error, details)
+        model, computed_at, error_class, error, tokens_in, tokens_out, cost, details)
     select collection_id, row_id, column_id, value, fingerprint, case when call then signal else 0 end, demanded,
-        change, read_change, version, model, clock_timestamp(), error_class, error,
-        case when error_class is null then details end
+        change,
+        case when reads is null then read_change
+             else greatest(read_change, (select max((select changes from moved)[number - back])
+                                         from unnest(reads::int[]) as back)) end,
+        version, model, clock_timestamp(), error_class, error,
+        case when model is not null then tokens_in end, case when model is not null then tokens_out end,
+        case when model is not null then cost end, case when error_class is null then details end
     from judged
     where is_written and not is_known
 ),
@@ -83,12 +99,17 @@ changed as (
         called = case when judged.call then greatest(cell.called, judged.signal) else cell.called end,
         demanded = case when judged.call then 0 else greatest(cell.demanded, judged.demanded) end,
         change = judged.change,
-        read_change = judged.read_change,
+        read_change = case when judged.reads is null then judged.read_change
+             else greatest(judged.read_change, (select max((select changes from moved)[judged.number - back])
+                                                from unnest(judged.reads::int[]) as back)) end,
         version = judged.version,
         model = judged.model,
         computed_at = clock_timestamp(),
         error_class = judged.error_class,
         error = judged.error,
+        tokens_in = case when judged.model is not null then judged.tokens_in end,
+        tokens_out = case when judged.model is not null then judged.tokens_out end,
+        cost = case when judged.model is not null then judged.cost end,
         -- the answer's, which stays beside an error
         details = case when judged.error_class is null then judged.details else cell.details end
     from judged
@@ -104,8 +125,8 @@ replaced as (
     where is_written and call and error_class is null and was_shown and not same
 ),
 refreshed as (
-    -- found current again without a call: only the numbers move
-    update autofill.cell set read_change = judged.read_change, version = judged.version
+    -- found current again without a call: only the numbers move; without a version it is found outdated
+    update autofill.cell set read_change = judged.read_change, version = coalesce(judged.version, cell.version)
     from judged
     where judged.won and not judged.deleted and not judged.call and judged.error_class is null
       and cell.collection_id = judged.collection_id and cell.row_id = judged.row_id
@@ -132,27 +153,42 @@ eased as (
     where work.collection_id = row_done.collection_id and work.row_id = row_done.row_id
 ),
 completed as (
-    insert into autofill.completion (dispatch_id, collection_id, batch_id, column_id, outcome, row_ids)
+    insert into autofill.completion (dispatch_id, collection_id, batch_id, column_id, outcome, row_ids,
+        saved_tokens_in, saved_tokens_out)
     select credited, collection_id, batch_id, column_id,
         case when deleted then 'deleted' when error_class is not null then error_class
-             when not call then 'fresh' when same then 'unchanged' else 'ready' end,
-        array_agg(row_id)
+             when not call then 'fresh' when cached then 'cached' when same then 'unchanged' else 'ready' end,
+        array_agg(row_id),
+        coalesce(sum(tokens_in) filter (where cached), 0), coalesce(sum(tokens_out) filter (where cached), 0)
     from judged
     where won and not retry and (call or error_class is not null or asked)
     group by 1, 2, 3, 4, 5
 ),
 booked as (
     insert into autofill.attempt (dispatch_id, collection_id, batch_id, column_id, row_ids, outcome, error_class,
-        error, worker_id, model, tokens_in, tokens_out)
+        error, worker_id, model, tokens_in, tokens_out, tokens_cached, tokens_reasoning, cost)
     select credited, collection_id, batch_id, column_id, array_agg(row_id),
         case when not won then 'superseded' when error_class is null then 'succeeded' else 'failed' end,
-        error_class, error, %(worker_id)s, model, sum(tokens_in), sum(tokens_out)
+        error_class, error, %(worker_id)s, model, coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0),
+        coalesce(sum(tokens_cached), 0), coalesce(sum(tokens_reasoning), 0), case when model is not null then sum(cost) end
     from judged
-    where call
-    group by 1, 2, 3, 4, won, error_class, error, model,
+    where call and not cached
+    -- a sum of known and unknown costs would be neither
+    group by 1, 2, 3, 4, won, error_class, error, model, cost is null,
         case when error_class is not null then number end
+),
+used as (
+    insert into autofill.usage_delta (namespace_id, collection_id, column_id, model, dispatch_id, calls, failed,
+        tokens_in, tokens_cached, tokens_out, tokens_reasoning, cost, unpriced)
+    select collection.namespace_id, judged.collection_id, column_id, model, credited, count(*),
+        count(error_class), sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(tokens_reasoning),
+        coalesce(sum(cost), 0), count(*) filter (where cost is null)
+    from judged join autofill.collection on collection.id = judged.collection_id
+    where call and not cached and model is not null
+    group by 1, 2, 3, 4, 5
 )
 -- `met`: whose demand is met while another dispatch's visit goes on: their end may have come
-select number, won, change, case when credited <> visiting then credited end as met
+select number, won, change, coalesce(change > coalesce(was_change, 0), false) as moved,
+    case when credited <> visiting then credited end as met
 from judged
 order by number;

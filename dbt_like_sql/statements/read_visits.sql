@@ -5,7 +5,7 @@ with wanted as (
         as w (collection_id, row_id, claim)
 )
 select work.collection_id, work.row_id, work.claim, work.job_type, work.priority::text, work.signal, work.raised,
-    work.dispatch_id, nullif(work.demand, '{}') as demand, nullif(work.attempts, '{}') as attempts, work.deaths,
+    work.dispatch_id, nullif(work.demand, '{}') as demand, nullif(work.attempts, '{}') as attempts, work.deaths, work.waits,
     collection.version, row.batch_id, row.change, row.inputs, row.deleted_at is not null as deleted
 from wanted
 -- Probed by key, whatever the statistics say: by its index on the worker, each row would read all that is in flight

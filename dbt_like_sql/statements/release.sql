@@ -4,13 +4,16 @@
 -- regardless of it.
 -- The slots that come free are returned, not written: only the claimer writes slots, or the claim lock would wait for
 -- this transaction.
+-- A row that `awaits` another's call is delayed, and woken when that has ended.
 --   done: nothing due, the tuple goes · delay: tried again in `seconds` · hand_over: to another pool, with its age
 --   defer: too many rounds · hand_back: this worker is stopping
 with item as materialized (
     select * from unnest(
         %(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[], %(signals)s::bigint[], %(raised)s::int[],
-        %(ends)s::text[], %(seconds)s::float8[], %(job_types)s::text[], %(answered)s::jsonb[]
-    ) with ordinality as i (collection_id, row_id, claim, signal, raised, ending, seconds, job_type, answered, number)
+        %(ends)s::text[], %(seconds)s::float8[], %(job_types)s::text[], %(awaits)s::bytea[],
+        %(answered)s::jsonb[]
+    ) with ordinality as i (collection_id, row_id, claim, signal, raised, ending, seconds, job_type, awaits, answered,
+        number)
 ),
 judged as materialized (
     select item.*, work.claim is not null as won,
@@ -44,7 +47,12 @@ going_on as materialized (
             where dispatch.id = any(
                 judged.dispatch_id || coalesce(autofill.demand_owners(demand - met, judged.dispatch_id), '{}'))
         ), false) as paused,
-        array(select jsonb_object_keys(answered)) as tried
+        array(select jsonb_object_keys(answered)) as tried,
+        -- the call it waits for has ended meanwhile: nobody wakes it any more
+        case when awaits is null then false else not exists (
+            select from autofill.cache_owner as owner
+            join autofill.collection on collection.namespace_id = owner.namespace_id
+            where collection.id = judged.collection_id and owner.fingerprint = judged.awaits) end as over
     from judged
     -- columns answered in this transaction (column -> signal of the call) whose demand is not newer than the call
     cross join lateral (
@@ -56,9 +64,11 @@ going_on as materialized (
 ),
 requeued as (
     update autofill.work set
-        state = case when paused then 'parked' when seconds is null then 'queued' else 'delayed'
+        state = case when paused then 'parked' when seconds is null or over then 'queued' else 'delayed'
                 end::autofill.work_state,
-        available_at = case when not paused then clock_timestamp() + seconds * interval '1 second' end,
+        available_at = case when not paused and not over then clock_timestamp() + seconds * interval '1 second' end,
+        awaits = going_on.awaits,
+        waits = case when going_on.awaits is null then 0 else least(work.waits + 1, 1000) end,
         deferred = ending = 'defer' and not paused,
         priority = case when ending = 'delay' then least(work.priority, 'retry') else work.priority end,
         job_type = coalesce(going_on.job_type, work.job_type),

@@ -23,6 +23,7 @@ from cell_engine.specs.compile import compile_text
 from cell_engine.specs.version import Version
 from cell_engine.store.applying import apply
 from cell_engine.store.database import Connection, connect
+from cell_engine.store.demands import RangeScope, dispatch
 from cell_engine.store.migrating import migrate
 from cell_engine.worker import run_worker
 from tests.benchmarks.noop import JOB_TYPE, NoopKind
@@ -87,21 +88,36 @@ def migrated(server: Server, name: str) -> str:
 
 
 def sheet(
-    connection: Connection, namespace: str, name: str, columns: int, seconds: float = 0.0, last: str = JOB_TYPE
+    connection: Connection,
+    namespace: str,
+    name: str,
+    columns: int,
+    seconds: float = 0.0,
+    last: str = JOB_TYPE,
+    *,
+    cache: bool = False,
 ) -> Sheet:
-    """`seconds` is what a call takes; `last` is the job type of the last column."""
+    """`seconds` is what a call takes; `last` is the job type of the last column; `cache`: of all of them. Admission
+    counts dispatches, and lets in more of them than are made here."""
     lines = [f"namespace: {namespace}", f"name: {name}", "columns:", "  - {name: a, type: text}"]
     for number in range(1, columns + 1):
         dep = "a" if number == 1 else f"c{number - 1}"
         kind = last if number == columns else JOB_TYPE
-        settings = f"{kind}: {{seconds: {seconds!r}}}"
+        settings = f"{kind}: {{seconds: {seconds!r}}}" + (", cache: true" if cache else "")
         lines.append(f"  - {{name: c{number}, type: text, kind: {kind}, deps: [{dep}], {settings}}}")
     applied = apply(connection, compile_text("\n".join(lines)), actor="benchmark")
+    for table in ("namespace", "collection"):
+        connection.execute(f"update autofill.{table} set dispatches = 10000 where dispatches < 10000".encode())
     return Sheet(applied.collection.id, applied.version)
 
 
-def fill(connection: Connection, target: Sheet, rows: int, batch_rows: int = 50_000) -> None:
-    """Rows 1…`rows` as loads leave them, without demand; made by the server, because loading is not measured here."""
+def fill(
+    connection: Connection, target: Sheet, rows: int, batch_rows: int = 50_000, *, distinct: int | None = None
+) -> None:
+    """Rows 1…`rows` as loads leave them, without demand; made by the server, because loading is not measured here.
+
+    `distinct` is how many values there are, None for one a row.
+    """
     connection.execute(
         """with batch as (
             insert into autofill.batch (collection_id, id, key, source, first_row, last_row, actor)
@@ -116,9 +132,9 @@ def fill(connection: Connection, target: Sheet, rows: int, batch_rows: int = 50_
     )
     connection.execute(
         """insert into autofill.row (collection_id, row_id, batch_id, inputs)
-        select %(id)s, n, (n - 1) / %(size)s + 1, jsonb_build_object(%(input)s::text, 'value ' || n)
+        select %(id)s, n, (n - 1) / %(size)s + 1, jsonb_build_object(%(input)s::text, 'value ' || n %% %(distinct)s)
         from generate_series(1, %(rows)s) as n""",
-        {"id": target.id, "rows": rows, "size": batch_rows, "input": target.input},
+        {"id": target.id, "rows": rows, "size": batch_rows, "input": target.input, "distinct": distinct or rows + 1},
     )
 
 
@@ -148,6 +164,19 @@ def workers(
         for process in processes:
             process.join(60)
             process.kill()
+
+
+def sweep(connection: Connection, target: Sheet, rows: int) -> int:
+    """Ask for all rows anew; returns the dispatch."""
+    return dispatch(
+        connection,
+        target.id,
+        RangeScope(((1, rows),)),
+        columns=target.computed[:1],
+        force=True,
+        reason="reprocess",
+        actor="benchmark",
+    )
 
 
 def wait_for_end(connection: Connection, dispatches: Sequence[int], seconds: float = 120) -> None:

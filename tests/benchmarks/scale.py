@@ -9,9 +9,20 @@ from collections.abc import Iterator, Sequence
 from cell_engine.embedded.server import Server
 from cell_engine.store.control import cancel
 from cell_engine.store.database import Connection, connect
-from cell_engine.store.demands import RangeScope, dispatch
 from cell_engine.store.reading import progress
-from tests.benchmarks.bench import ROUNDS, Figure, Sheet, WorkSize, fill, migrated, note, sheet, wait_for_end, workers
+from tests.benchmarks.bench import (
+    ROUNDS,
+    Figure,
+    Sheet,
+    WorkSize,
+    fill,
+    migrated,
+    note,
+    sheet,
+    sweep,
+    wait_for_end,
+    workers,
+)
 from tests.benchmarks.noop import JOB_TYPE, SLOW_JOB_TYPE
 
 LANES, FEW = 1_000, 16
@@ -64,7 +75,7 @@ def _lanes(url: str) -> Figure:
 
 def _sweep(connection: Connection, sheets: Sequence[Sheet]) -> float:
     """Cells a second, from when all are asked for to the end of the last."""
-    asked = [_all(connection, one, ROWS // len(sheets)) for one in sheets]
+    asked = [sweep(connection, one, ROWS // len(sheets)) for one in sheets]
     began = time.monotonic()
     done = connection.execute(
         "select coalesce(sum(cardinality(row_ids)), 0) from autofill.completion where dispatch_id = any(%s)", [asked]
@@ -80,7 +91,7 @@ def _rows(connection: Connection, url: str, huge: Sheet, large: Sheet) -> Iterat
         for _ in range(ROUNDS):
             rates = []
             for target, rows in ((large, LARGE), (huge, HUGE)):
-                asked = _all(connection, target, rows)
+                asked = sweep(connection, target, rows)
                 time.sleep(0.5)
                 rates.append(_rate(connection, asked, WINDOW))
                 _end(connection, asked)
@@ -93,7 +104,7 @@ def _rows(connection: Connection, url: str, huge: Sheet, large: Sheet) -> Iterat
 def _behind(connection: Connection, url: str, slow: Sheet) -> Figure:
     """A column of a pool that is far slower than the one before it."""
     with workers(url, pools=(JOB_TYPE, SLOW_JOB_TYPE)), WorkSize(url) as size:
-        asked = _all(connection, slow, LARGE)
+        asked = sweep(connection, slow, LARGE)
         time.sleep(3 * WINDOW)
         _end(connection, asked)
     return Figure("work, largest, a fast column before a slow one", [size.largest], "MB", 64, at_most=True)
@@ -102,7 +113,7 @@ def _behind(connection: Connection, url: str, slow: Sheet) -> Figure:
 def _held(connection: Connection, url: str, huge: Sheet) -> Iterator[Figure]:
     """Someone's idle transaction keeps every dead tuple of `work` where claims have to pass it. One run: it is long."""
     with workers(url), connect(url, application="benchmark snapshot") as other:
-        asked = _all(connection, huge, HUGE)
+        asked = sweep(connection, huge, HUGE)
         time.sleep(0.5)
         before = _rate(connection, asked, SETTLED_SECONDS)
         other.execute("set idle_in_transaction_session_timeout = 0")
@@ -134,15 +145,3 @@ def _rate(connection: Connection, dispatch_id: int, seconds: float) -> float:
 def _end(connection: Connection, dispatch_id: int) -> None:
     cancel(connection, dispatch_id)
     wait_for_end(connection, [dispatch_id])
-
-
-def _all(connection: Connection, target: Sheet, rows: int) -> int:
-    return dispatch(
-        connection,
-        target.id,
-        RangeScope(((1, rows),)),
-        columns=target.computed[:1],
-        force=True,
-        reason="reprocess",
-        actor="benchmark",
-    )

@@ -104,7 +104,7 @@ def test_progress_is_told_in_words_and_in_numbers(run: Run, things: str, worker:
     watched = json.loads(run("watch", forced.stdout.split("dispatch ")[1].split()[0], "--json").stdout)
     assert (watched["done"], watched["running"], watched["queued"], watched["waiting"]) == (3, 0, 0, 0)
     assert (watched["failed"], watched["superseded"], watched["eta_seconds"]) == ({}, 0, None)
-    assert watched["saved"] == {"fresh": 0, "unchanged": 2}
+    assert watched["saved"] == {"cached": 0, "fresh": 0, "unchanged": 2}
     listed = json.loads(run("status", things, "--json").stdout)["collections"][0]["dispatches"][0]
     assert listed["columns"] == ["words"]
     assert listed["saved"] == watched["saved"]

@@ -13,7 +13,7 @@ from cell_engine.errors import SpecError
 from cell_engine.specs.compile import CompiledSpec, SpecColumn, SpecDependency, compile_file, compile_text
 from cell_engine.specs.settings_models import SETTINGS_MODELS, KindSettings, Text
 from cell_engine.specs.types import ColumnType
-from cell_engine.specs.version import Column, Dependency, Version
+from cell_engine.specs.version import Cache, Column, Dependency, Version
 
 PACKAGES = """\
 namespace: demo
@@ -91,6 +91,7 @@ def test_columns_by_key_with_defaults_filled_in(packages: CompiledSpec) -> None:
             "max_tokens": 300,
             "seed": 1,
         },
+        cache=Cache(),
     )
     assert (words.mode, words.timeout, words.attempts) == ("never", 30.0, 4)
     assert words.settings == {"name": "cell_engine.demo.functions:word_count"}
@@ -210,10 +211,46 @@ def test_a_rename_makes_a_new_version_and_recomputes_nothing(packages: CompiledS
 
 
 @pytest.mark.parametrize(
+    ("kind", "setting", "cache"),
+    [
+        ("llm", "", Cache()),
+        ("llm", "cache: null, ", Cache()),
+        ("llm", "cache: true, ", Cache()),
+        ("llm", "cache: false, ", None),
+        ("llm", "cache: {ttl: 7d}, ", Cache(7 * 86_400.0)),
+        ("llm", "cache: {ttl: 90s}, ", Cache(90.0)),
+        ("function", "", None),
+        ("function", "cache: true, ", Cache()),
+        ("function", "cache: {ttl: 12h}, ", Cache(12 * 3600.0)),
+    ],
+)
+def test_llm_columns_are_cached_and_functions_are_not_unless_they_say_so(
+    kind: str, setting: str, cache: Cache | None
+) -> None:
+    settings = {"llm": "{model: m, prompt: x}", "function": "{name: 'm:f'}"}[kind]
+    head = "namespace: n\nname: c\ncolumns:\n  - {name: a, type: text}\n"
+
+    def compiled(setting: str) -> CompiledSpec:
+        return compile_text(f"{head}  - {{name: b, type: text, kind: {kind}, deps: [a], {setting}{kind}: {settings}}}")
+
+    spec = compiled(setting)
+    (_, column) = spec.bind({"a": 1, "b": 2})
+    assert column.cache == cache
+    assert Column.from_json(column.to_json()) == column
+    # what says no more than the kind does is the version it was before there was a cache
+    assert (spec.hash == compiled("").hash) == (cache == compiled("").columns[1].cache)
+    before = {key: value for key, value in column.to_json().items() if key != "cache"}
+    assert Column.from_json(before).cache == (Cache() if kind == "llm" else None)
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ("timeout: 60", "timeout: 61"),
         ("attempts: 2", "attempts: 3"),
+        ("attempts: 2", "cache: false"),
+        ("attempts: 2", "cache: {ttl: 7d}"),
+        ("mode: never", "cache: true"),
         ("mode: never", "mode: on_change"),
         ("cap: 200", "cap: 201"),
     ],
@@ -283,7 +320,7 @@ MISTAKES = [
     # keys
     ("- {name: b, type: text, knid: llm}", "unknown key 'knid'; did you mean 'kind'?"),
     ("- {name: b, type: text, LLM: {}}", "unknown key 'LLM'; did you mean 'llm'?"),
-    ("- {name: b, type: text, xyzzy: 1}", "unknown key 'xyzzy'; known keys: attempts, choices, deps,"),
+    ("- {name: b, type: text, xyzzy: 1}", "unknown key 'xyzzy'; known keys: attempts, cache, choices, deps,"),
     ("- {name: b, type: text, type: json}", "the key 'type' is given twice"),
     ("- b", r"columns\[1\]: expected keys and values, got 'b'"),
     ("-", r"columns\[1\]: expected keys and values, got nothing"),
@@ -295,7 +332,7 @@ MISTAKES = [
     ("- {name: b, type: text, llm: {model: m, prompt: x}}", "but no kind: add 'kind: llm'"),
     # kinds and their settings
     ("- {name: b, type: text, kind: lm, deps: [a]}", "unknown kind 'lm'; did you mean 'llm'?"),
-    ("- {name: b, type: text, kind: xyzzy, deps: [a]}", "unknown kind 'xyzzy'; known kinds: llm, function"),
+    ("- {name: b, type: text, kind: xyzzy, deps: [a]}", "unknown kind 'xyzzy'; known kinds: llm, function, fetch"),
     ("- {name: b, type: text, kind: 3, deps: [a]}", "kind: expected text, got 3"),
     ("- {name: b, type: text, kind: llm, deps: [a]}", "kind llm needs its settings under 'llm': model, prompt"),
     ("- {name: b, type: text, kind: llm, deps: [a], llm: m}", "kind llm needs its settings under 'llm'"),
@@ -320,6 +357,18 @@ MISTAKES = [
     ("- {name: b, type: text, kind: function, deps: [a], function: {name: m.f}}", "expected module:callable"),
     ("- {name: b, type: text, kind: function, deps: [a], function: {name: 'm:'}}", "expected module:callable"),
     ("- {name: b, type: text, kind: function, deps: [a], function: {name: 'a-b:c'}}", "expected module:callable"),
+    # cache
+    ("- {name: b, type: text, cache: true}", "an input column .* takes no 'cache'"),
+    ("- {name: b, type: text, cache: 7d, " + LLM + "}", r"cache: expected true, false or {ttl: 7d}, got '7d'"),
+    ("- {name: b, type: text, cache: {}, " + LLM + "}", "'cache.ttl' is missing"),
+    ("- {name: b, type: text, cache: {ttl: 7}, " + LLM + "}", "cache.ttl: '7' is no time to live: .* such as 12h"),
+    ("- {name: b, type: text, cache: {ttl: 0s}, " + LLM + "}", "cache.ttl: '0s' is no time to live"),
+    ("- {name: b, type: text, cache: {ttl: 91d}, " + LLM + "}", "90d at most"),
+    ("- {name: b, type: integer, kind: fetch, deps: [a]}", "kind fetch makes values of type text or json"),
+    ("- {name: b, type: text, kind: fetch}", "it reads no column"),
+    ("- {name: b, type: text, kind: fetch, deps: [{column: a, optional: true}]}", "reads one column, its URL"),
+    ("- {name: b, type: text, kind: fetch, deps: [a], fetch: {max_bytes: 0}}", "max_bytes: should be greater than"),
+    ("- {name: b, type: text, kind: fetch, deps: [a], fetch: 3}", "kind fetch needs its settings under 'fetch'"),
     # mode, timeout, attempts
     ("- {name: b, type: text, mode: onchange, " + LLM + "}", "mode: expected 'on_change'.* did you mean 'on_change'?"),
     ("- {name: b, type: text, mode: 1, " + LLM + "}", "mode: expected 'on_change', 'cron' or 'never', got 1"),
@@ -585,3 +634,27 @@ def test_a_kind_adds_its_settings_model() -> None:
     assert column.timeout == 10.0
     assert column.settings == {"url": ["https://a.b/", {"column": 1}], "retries": 3, "note": "x"}
     assert problems(text.replace("fetch: {url", "fetch: {ulr"))[0][0] == 5
+
+
+def test_where_a_function_is_called_is_another_version_of_the_same_definition() -> None:
+    column = '{name: b, type: text, kind: function, deps: [a], function: {name: "m:f"INLINE}}'
+    text = f"namespace: n\nname: x\ncolumns:\n  - {{name: a, type: text}}\n  - {column}\n"
+    without, inline = (compile_text(text.replace("INLINE", one)) for one in ("", ", inline: true"))
+    assert without.hash != inline.hash
+    assert hashes(without) == hashes(inline)
+    assert inline.bind({"a": 1, "b": 2})[1].settings["inline"] is True
+
+
+def test_a_fetch_needs_no_settings_and_reads_one_column() -> None:
+    spec = """
+namespace: test
+name: pages
+columns:
+  - {name: url, type: url}
+  - {name: other, type: url}
+  - {name: page, type: text, kind: fetch, deps: [url]}
+"""
+    page = compile_text(spec).columns[2]
+    assert (page.kind, page.timeout, dict(page.settings)) == ("fetch", 30, {})
+    with pytest.raises(SpecError, match="kind fetch reads one column, its URL"):
+        compile_text(spec.replace("deps: [url]", "deps: [url, other]"))

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import psycopg
 from hypothesis import strategies as st
 
 from cell_engine.store import claims
+from cell_engine.store.cache import wake
 from cell_engine.store.claims import Token, WorkerEndedError
 from cell_engine.store.results import Release, Result, end_dispatches
 from cell_engine.store.upkeep import keep_up
@@ -105,8 +107,16 @@ class Pools(World):
     def go_on(self, visit: Visit, data: st.DataObject | None = None) -> None:
         """One plan of a visit; its calls start, and what needs no call is stored; or it ends."""
         steps = visit.plan(self.known(visit.reading.version))
-        visit.start(steps)
-        found = [visit.found(one) for one in (*steps.blocked, *steps.current)]
+        lease = data.draw(st.sampled_from([3600.0, 3600.0, 0.0]), label="lease") if data is not None else 3600.0
+        try:
+            hits = visit.start(steps, lease)
+        except psycopg.errors.LockNotAvailable:
+            return  # it would wait for who stores the answer just now
+        for due, hit in hits:
+            answered = self.answers.get((hit.fingerprint, hit.value))
+            assert answered is not None, "the cache gives what no equal call has answered"
+            assert answered >= due.forced, "the cache gives what is older than the demand by force"
+        found = [hit for _, hit in hits] + [visit.found(one) for one in (*steps.blocked, *steps.current)]
         if found:
             self.store(visit, found, None, data)
         elif not visit.calling:
@@ -142,7 +152,11 @@ class Pools(World):
     def store(
         self, visit: Visit, results: Sequence[Result], release: Release | None, data: st.DataObject | None
     ) -> None:
-        how = data.draw(st.sampled_from(["once"] * 6 + ["twice", "left open"]), label="store") if data else "once"
+        # An answer for the cache that is left open would make equal ones wait for it, as they should.
+        kept = any(result.cache_signal is not None for result in results)
+        ways = ["once"] * 6 + ["twice"] + (["once"] if kept else ["left open"])
+        how = data.draw(st.sampled_from(ways), label="store") if data else "once"
+        self.brought(results)
         token = visit.reading.token
         holds = self.token_of(visit.key.row_id) == (token.worker_id, token.claim)
         deleted = visit.key.row_id in self.deleted
@@ -153,7 +167,10 @@ class Pools(World):
             for result in results:
                 if holds and not deleted and result.column_id not in gone:
                     self.store_in_model(result)
-            self.past = [*self.past[-5:], *((visit, result) for result in results if result.call)]
+            calls = [(visit, result) for result in results if result.call and not result.cached]
+            self.past = [*self.past[-5:], *calls]
+            if data is None or data.draw(st.booleans(), label="wake"):
+                wake(self.control, flushed.ended)
             if how == "twice":
                 self.store_again(visit, results, release)
             else:
@@ -172,6 +189,13 @@ class Pools(World):
         else:
             flushed = visit.flush(results, release)
             stored()
+
+    def brought(self, results: Sequence[Result]) -> None:
+        """Answers that the cache may give from now on."""
+        for one in results:
+            if one.cache_signal is not None and one.error_class is None:
+                key = (one.fingerprint, one.value)
+                self.answers[key] = max(self.answers.get(key, 0), one.cache_signal)
 
     def store_again(self, visit: Visit, results: Sequence[Result], release: Release | None) -> None:
         """The worker never learnt that its commit went through: it sends the same again."""
@@ -204,7 +228,9 @@ class Pools(World):
             token = Token(token.worker_id, token.claim + 1000)
         count = "select count(*), (select work::text from autofill.work where row_id = %s) from autofill.attempt"
         before, work = self.control.execute(count, [result.key.row_id]).fetchone() or (0, None)
-        flushed = visit.flush([replace(result, token=token, value="late")], replace(visit.end("done"), token=token))
+        late = replace(result, token=token, value="late")
+        self.brought([late])
+        flushed = visit.flush([late], replace(visit.end("done"), token=token))
         assert [one.won for one in flushed.stored] == [False], "R2"
         assert flushed.released[0].outcome == "lost", "R2"
         assert self.control.execute(count, [result.key.row_id]).fetchone() == (before + 1, work), "R2"

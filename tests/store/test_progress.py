@@ -72,7 +72,7 @@ def test_cells_that_needed_no_call_are_saved(connection: Connection) -> None:
         connection, made.collection.id, RangeScope(((1, 2),)), columns=[made.id("b")], reason="reprocess", actor="me"
     )
     claimer.work_off()
-    assert of(connection, asked).saved == {"fresh": 2, "unchanged": 0}
+    assert of(connection, asked).saved == {"cached": 0, "fresh": 2, "unchanged": 0}
 
 
 def test_what_has_stopped_has_no_end_in_sight(

@@ -38,7 +38,7 @@ MOST_PAGES = 60 * BATCH
 SETTLED = 6
 """From then on the server uses the generic plan, if that is not the dearer one."""
 
-GUARDED = re.compile(r"(row|cell|work|completion|attempt)(_default|_\d{4}w\d{2})?")
+GUARDED = re.compile(r"(row|cell|work|completion|attempt|cache|cache_owner)(_default|_\d{4}w\d{2})?")
 
 _numbers = count()
 
@@ -62,15 +62,25 @@ class Big:
         rows = self.batch()
         keys = {"collections": [self.collection] * BATCH, "rows": rows}
         visits = {**keys, "claims": [1] * BATCH, "worker_id": self.worker}
+        # as many found as owned as missing, each third by a key of its own
+        fingerprints = [f"{row:016}".encode() for row in range(ROWS - BATCH // 2, ROWS + BATCH // 2)]
+        asked = {
+            **keys,
+            "claims": [1] * BATCH,
+            "columns": [2] * BATCH,
+            "fingerprints": fingerprints,
+            "forced": [0] * BATCH,
+            "ttls": [3600.0, None] * (BATCH // 2),
+        }
         free = [*range(2 * QUEUED + 1, 2 * QUEUED + BATCH + 1)]
         return {
-            "claim_quota": {
-                "worker_id": self.worker, "job_types": ["function", "llm"], "slots": BATCH, "sweep_slots": BATCH,
-                "backlog": 2000,
+            "claim_lanes": {
+                "worker_id": self.worker, "job_types": ["function", "llm"], "slots": BATCH, "backlog": 2000,
             },
+            "claim_rooms": {"collections": [self.collection] * BATCH},
             "claim_queued": {
                 "worker_id": self.worker, "claim": 9, "collections": [self.collection], "job_types": ["function"],
-                "slots": [BATCH],
+                "urgent": [BATCH], "handed": [BATCH],
             },
             "sweep_windows": {
                 "collections": [self.collection], "job_types": ["function"], "slots": [BATCH], "afters": [0],
@@ -97,16 +107,29 @@ class Big:
             "read_cells": keys,
             "finalize_cells": {
                 **visits, "columns": [2] * BATCH, "signals": [10**9] * BATCH, "calls": [True] * BATCH,
-                "retries": [False] * BATCH, "leavings": [False] * BATCH, "values": ['"new"'] * BATCH,
+                "cached": [False] * BATCH, "retries": [False] * BATCH, "leavings": [False] * BATCH,
+                "values": ['"new"'] * BATCH,
                 "error_classes": [None] * BATCH, "errors": [None] * BATCH, "fingerprints": [b"12"] * BATCH,
                 "read_changes": [0] * BATCH, "demanded": [0] * BATCH, "versions": [1] * BATCH,
                 "models": ["m"] * BATCH, "tokens_in": [1] * BATCH, "tokens_out": [1] * BATCH,
-                "dispatches": [1] * BATCH, "batches": [1] * BATCH,
+                "tokens_cached": [0] * BATCH, "tokens_reasoning": [0] * BATCH, "costs": [1] * BATCH,
+                "dispatches": [1] * BATCH, "batches": [1] * BATCH, "reads": [None] * BATCH,
             },
             "release": {
                 **visits, "signals": [10**9] * BATCH, "raised": [0] * BATCH, "ends": ["done", "delay"] * (BATCH // 2),
                 "seconds": [None, 1.0] * (BATCH // 2), "job_types": [None] * BATCH, "answered": ['{"2": 9}'] * BATCH,
+                "awaits": [None, b"12"] * (BATCH // 2),
             },
+            "cache_ask": {**asked, "worker_id": self.worker, "leases": [60.0] * BATCH},
+            "cache_recheck": asked,
+            "cache_store": {
+                **{name: asked[name] for name in ("collections", "rows", "claims", "columns", "fingerprints")},
+                "worker_id": self.worker, "answered": [True] * BATCH, "values": ['"new"'] * BATCH,
+                "signals": [10**9] * BATCH, "models": ["m"] * BATCH, "tokens_in": [1] * BATCH,
+                "tokens_out": [1] * BATCH,
+            },
+            "cache_wake": {"fingerprints": asked["fingerprints"], "most": [1000] * BATCH},
+            "cache_trim": {"days": 90, "limit": BATCH},
             "demand_raise": {"dispatch_id": DISPATCHES, "rows": rows, "job_type": "llm", "priority": "edit"},
             "demand_queue": {"dispatch_id": DISPATCHES, "rows": free, "job_type": "function", "priority": "edit"},
             "dispatch_progress": {"dispatches": [*range(DISPATCHES - 9, DISPATCHES + 1)]},
@@ -124,11 +147,12 @@ class Big:
 
 # What searches work by its worker goes first: the others leave dead entries in that index, being rolled back.
 STATEMENTS = [
-    "reclaim_work", "claim_quota", "claim_queued", "sweep_windows", "sweep_windows: windowed", "sweep_start",
-    "sweep_advance", "lock_rows", "lock_work", "lock_work_skip", "visits_lock", "read_visits", "finalize_cells",
-    "release", "demand_raise",
+    "reclaim_work", "claim_lanes", "claim_rooms", "claim_queued", "sweep_windows", "sweep_windows: windowed",
+    "sweep_start", "sweep_advance", "lock_rows", "lock_work", "lock_work_skip", "visits_lock", "read_visits",
+    "finalize_cells", "release", "demand_raise",
     "demand_queue", "dispatch_progress", "end_dispatches", "page_cells", "page_inputs", "wake_delayed", "work_cancel",
     "work_park", "work_of_dispatch", "visits_dirty", "flush_begin", "flush_found", "read_cells",
+    "cache_ask", "cache_recheck", "cache_store", "cache_wake", "cache_trim",
 ]  # fmt: skip
 
 NEEDS = {
@@ -136,6 +160,8 @@ NEEDS = {
     "work_worker": "reclaim_work", "work_dispatch": "end_dispatches", "work_owners": "dispatch_progress",
     "completion_dispatch": "dispatch_progress", "attempt_dispatch": "dispatch_progress",
     "work_delayed": "wake_delayed", "work_dirty": "visits_dirty",
+    "cache_pkey": "cache_ask", "cache_owner_pkey": "cache_store", "cache_age": "cache_trim",
+    "work_awaits": "cache_wake",
 }  # fmt: skip
 
 
@@ -229,6 +255,18 @@ def _filled(connection: Connection) -> Big:
             case when id between {QUEUED + 1} and {QUEUED + 2 * BATCH} then 1 end,
             1, 1 + id % 50, jsonb_build_object('2', jsonb_build_array(1, 0, 1 + (id + 1) % 50))
         from generate_series(1, {2 * QUEUED}) as id;
+        insert into autofill.cache
+            (namespace_id, fingerprint, value, signal, model, tokens_in, tokens_out, computed_at)
+        select 1, lpad(id::text, 16, '0')::bytea, to_jsonb(repeat('y', 50)), 1, 'm', 10, 10,
+            now() - case when id <= 1000 then interval '91 days' else interval '0' end
+        from generate_series(1, {ROWS}) as id;
+        insert into autofill.cache_owner (namespace_id, fingerprint, worker_id, claim, collection_id, row_id, column_id,
+            signal, forced, taken_at, lease)
+        select 1, lpad(id::text, 16, '0')::bytea, {{worker}}, 1, {{c}}, id - {ROWS} + {QUEUED} + {BATCH // 2}, 2, 1, 0,
+            now(), '60 s'
+        from generate_series({ROWS} + 1, {ROWS} + 5000) as id;
+        update autofill.work set awaits = lpad((row_id + {ROWS} - 2 * {QUEUED})::text, 16, '0')::bytea
+        where state = 'delayed';
         insert into autofill.slot values ({{worker}}, {{c}}, {BATCH}), ({{dead}}, {{c}}, {BATCH});
         insert into autofill.completion (dispatch_id, collection_id, batch_id, column_id, outcome, row_ids)
         select 1 + id % {DISPATCHES}, {{c}}, 1, 2, 'ready', array[id] from generate_series(1, 50000) as id;
@@ -325,7 +363,7 @@ def test_vacuumed_while_small(small: Big, name: str, mode: str) -> None:
 @pytest.mark.parametrize(("index", "name"), NEEDS.items())
 def test_a_missing_index_is_noticed(analyzed: Big, index: str, name: str) -> None:
     with analyzed.connection.transaction(force_rollback=True):
-        table = index.split("_")[0]
+        table = "cache_owner" if index.startswith("cache_owner") else index.split("_")[0]
         drop = (
             f"alter table autofill.{table} drop constraint {index}"
             if "pkey" in index

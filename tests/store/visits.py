@@ -12,9 +12,11 @@ from uuid import uuid4
 
 from cell_engine.plan import BLOCKED, Blocked, Current, Due, Plan, Row, plan
 from cell_engine.specs.version import Version
-from cell_engine.store.claims import BACKLOG, WAKE_LIMIT, Claimed, Reading, RowKey, Token, give_back, register, reread
+from cell_engine.store.cache import Ask, Told, ask
+from cell_engine.store.claims import NO_BOUNDS, WAKE_LIMIT, Claimed, Reading, RowKey, Token, register, reread
 from cell_engine.store.database import Connection, run
 from cell_engine.store.results import Ending, Flushed, Release, Result, flush
+from cell_engine.store.slots import give_back, give_out
 from cell_engine.worker.outcomes import cell_after
 
 
@@ -48,11 +50,7 @@ class Worker:
             give_back(self.claiming, self.id, freed)
             run(self.claiming, "wake_delayed", limit=WAKE_LIMIT)
         with self.claiming.transaction():
-            run(self.claiming, "claim_lock")
-            counts = {"slots": slots, "sweep_slots": slots, "backlog": BACKLOG}
-            return run(
-                self.claiming, "claim_quota", worker_id=self.id, job_types=list(self.job_types), **counts
-            ).fetchall()
+            return give_out(self.claiming, self.id, self.job_types, slots, slots, NO_BOUNDS, None)
 
     def visits(self, claimed: Claimed) -> "list[Visit]":
         return [Visit(self, reading) for reading in claimed.visits]
@@ -68,6 +66,8 @@ class Visit:
     calling: dict[int, tuple[Due, Reading]] = field(default_factory=dict)
     waiting: dict[int, bool] = field(default_factory=dict)
     elsewhere: dict[int, str] = field(default_factory=dict)
+    awaiting: dict[int, bytes] = field(default_factory=dict)
+    signals: dict[int, int] = field(default_factory=dict)  # of the calls in flight that the cache has given it
     over: bool = False
 
     def __repr__(self) -> str:
@@ -82,28 +82,44 @@ class Visit:
         return self.reading.key, self.reading.token.claim
 
     def unsettled(self) -> set[int]:
-        return {*self.calling, *self.waiting, *self.elsewhere}
+        return {*self.calling, *self.waiting, *self.elsewhere, *self.awaiting}
 
     def plan(self, version: Version) -> Plan:
         return plan(self.reading.row, version, self.reading.asked, self.unsettled())
 
-    def start(self, steps: Plan) -> list[Due]:
-        """Start the calls that are due as far as the slots go; returns them."""
-        started = []
+    def start(self, steps: Plan, lease: float = 3600.0) -> list[tuple[Due, Result]]:
+        """Start the calls that are due as far as the slots go; returns those whose answers were there. Raises
+        LockNotAvailable when somebody just takes, or gives back, the right to the same call."""
+        hits = []
         for due in steps.due:
-            if due.column.job_type not in self.worker.job_types:
-                self.elsewhere[due.column.id] = due.column.job_type
+            column = due.column
+            if column.job_type not in self.worker.job_types:
+                self.elsewhere[column.id] = column.job_type
             elif len(self.calling) < self.slots:
-                self.calling[due.column.id] = (due, self.reading)
-                started.append(due)
-        return started
+                if column.cache is not None:
+                    told = self.ask(due, lease)
+                    if told.state == "wait":
+                        self.awaiting[column.id] = due.fingerprint
+                        continue
+                    if told.state == "hit":
+                        self.calling[column.id] = (due, self.reading)
+                        hits.append((due, self.result(column.id, value=told.value, cached=True)))
+                        continue
+                    self.signals[column.id] = told.signal
+                self.calling[column.id] = (due, self.reading)
+        return hits
+
+    def ask(self, due: Due, lease: float) -> Told:
+        ttl = due.column.cache.ttl if due.column.cache is not None else None
+        one = Ask(self.key, self.reading.token.claim, due.column.id, due.fingerprint, due.forced, ttl, lease)
+        return ask(self.worker.storing, self.worker.id, [one])[0]
 
     def found(self, step: Blocked | Current) -> Result:
         result = Result(
             **_address(self.reading, step.column.id), read_change=step.read_change, call=False
         )  # fmt: skip
         if isinstance(step, Current):
-            return result
+            return replace(result, version=None) if step.stale else result
         return replace(
             result, fingerprint=step.fingerprint, error_class=BLOCKED, error=step.reason, demanded=step.demanded
         )
@@ -118,6 +134,7 @@ class Visit:
             read_change=due.read_change,
             fingerprint=due.fingerprint,
             tokens_in=1,
+            cache_signal=self.signals.pop(column, None),
             **outcome,
         )
 
@@ -142,6 +159,9 @@ class Visit:
         if self.elsewhere:
             ending = self.end("hand_over", seconds if self.waiting else None, answered)
             return replace(ending, job_type=next(iter(self.elsewhere.values())))
+        if self.awaiting:
+            ending = self.end("delay", seconds, answered)
+            return ending if self.waiting else replace(ending, awaits=next(iter(self.awaiting.values())))
         return self.end("delay", seconds, answered) if self.waiting else self.end("done", None, answered)
 
     def end(self, ending: Ending, seconds: float | None = None, answered: Sequence[int] = ()) -> Release:
@@ -155,6 +175,8 @@ class Visit:
         """Go on from what was stored."""
         self.worker.freed.update(flushed.freed)
         reading, dropped = self.reading, False
+        if results:
+            self.awaiting.clear()
         for result, stored in zip(results, flushed.stored, strict=True):
             if not stored.won:
                 self.over = True
@@ -189,6 +211,7 @@ class Visit:
     def take(self, reading: Reading) -> None:
         self.reading = reading
         self.elsewhere.clear()
+        self.awaiting.clear()
         self.waiting = {id: limited for id, limited in self.waiting.items() if limited or id in reading.attempts}
 
 

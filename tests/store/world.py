@@ -28,8 +28,8 @@ VERSIONS = [
     )
 ]
 TABLES = (
-    "attempt completion history sweep_hole sweep work dispatch slot worker cell row batch definition version "
-    "collection_column collection namespace"
+    "cache_owner cache attempt completion history sweep_hole sweep work dispatch slot worker cell row batch definition "
+    "version collection_column collection namespace pass backlog"
 )
 EMPTY = "; ".join(f"delete from autofill.{table}" for table in TABLES.split())
 
@@ -87,8 +87,6 @@ class World:
         super().__init__()
         self.control = self.connections.control
         self.control.execute(EMPTY)
-        for connection in self.connections.claiming:
-            connection.execute("select setseed(0.5)")  # lanes draw lots: the same steps shall come to the same
         self.collection = 0
         self.cells: dict[tuple[int, int], CellModel] = {}
         self.rows: set[int] = set()
@@ -101,6 +99,8 @@ class World:
         self.pools: list[Pool] = []
         self.visits: list[Visit] = []
         self.past: list[tuple[Visit, Result]] = []
+        # that calls of cached columns have brought, by fingerprint and value: the highest signal at which one began
+        self.answers: dict[tuple[bytes | None, Json], int] = {}
         # somebody died between a commit and looking whether a dispatch had ended: that is the janitor's then
         self.missed_end = False
         self.left_slots = False  # a worker said goodbye with a visit in flight: its slots are the janitor's
@@ -215,7 +215,7 @@ class World:
             if worker.ended or self.busy(worker.claiming) or self.busy(worker.storing):
                 continue
             mine = held.get(worker.id)
-            spare = sum(worker.freed.values()) + sum(lane.queued + lane.swept for lane in worker.granted)
+            spare = sum(worker.freed.values()) + sum(lane.slots for lane in worker.granted)
             assert (mine.held if mine else 0) == (mine.used if mine else 0) + spare, (
                 f"slots leak: {mine}, {worker.__dict__}"
             )
