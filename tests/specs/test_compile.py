@@ -609,7 +609,7 @@ def test_whatever_stands_in_the_columns_it_compiles_or_names_the_problem(columns
 # Kinds from elsewhere.
 
 
-class FetchSettings(KindSettings):
+class LookUpSettings(KindSettings):
     default_timeout = 10.0
     prompt_fields = ("url", "fallback")
 
@@ -620,20 +620,20 @@ class FetchSettings(KindSettings):
 
 
 @pytest.fixture
-def fetch_kind() -> Iterator[None]:
-    SETTINGS_MODELS["fetch"] = FetchSettings
+def look_up_kind() -> Iterator[None]:
+    SETTINGS_MODELS["look_up"] = LookUpSettings
     yield
-    del SETTINGS_MODELS["fetch"]
+    del SETTINGS_MODELS["look_up"]
 
 
-@pytest.mark.usefixtures("fetch_kind")
+@pytest.mark.usefixtures("look_up_kind")
 def test_a_kind_adds_its_settings_model() -> None:
-    text = HEAD + "  - {name: b, type: text, kind: fetch, fetch: {url: 'https://a.b/{{a}}', note: x}}\n"
+    text = HEAD + "  - {name: b, type: text, kind: look_up, look_up: {url: 'https://a.b/{{a}}', note: x}}\n"
     column = compile_text(text).bind({"a": 1, "b": 2})[1]
-    assert column.job_type == "fetch"
+    assert column.job_type == "look_up"
     assert column.timeout == 10.0
     assert column.settings == {"url": ["https://a.b/", {"column": 1}], "retries": 3, "note": "x"}
-    assert problems(text.replace("fetch: {url", "fetch: {ulr"))[0][0] == 5
+    assert problems(text.replace("look_up: {url", "look_up: {ulr"))[0][0] == 5
 
 
 def test_where_a_function_is_called_is_another_version_of_the_same_definition() -> None:
