@@ -274,7 +274,7 @@ async def test_a_circle_of_redirects_ends(fetch: FetchKind, site: Site) -> None:
         ("ftp://example.org/", "not ftp:"),
         ("http://[::1]:1/", "loopback"),
         ("http://[::ffff:127.0.0.1]:1/", "mapped into IPv6"),
-        ("http://me:hunter2@example.org/", "credentials"),
+        ("http://me:hunter2@127.0.0.1:1/", "credentials"),
     ],
 )
 async def test_each_hop_is_judged(fetch: FetchKind, site: Site, to: str, words: str) -> None:

@@ -3,14 +3,19 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 
+from cell_engine.plan import Cell
 from cell_engine.store.changes import edit
+from cell_engine.store.claims import RowKey, Token
 from cell_engine.store.database import Connection
 from cell_engine.store.demands import RangeScope, RowScope, dispatch
 from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import Progress, page, progress, recent_dispatches
+from cell_engine.store.results import Result
+from cell_engine.worker.outcomes import cell_after
 from tests.engine import Made, eventually, make, offline_model, running_worker
 from tests.kinds.site import Site, html
 
@@ -58,6 +63,7 @@ def refresh(connection: Connection, made: Made, rows: int) -> Progress:
     return done
 
 
+@pytest.mark.timeout(300)
 def test_a_thousand_fetches_of_an_unchanged_site_cost_no_body_and_no_model_call_and_a_changed_page_its_row_alone(
     connection: Connection, database: str, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,3 +147,14 @@ def test_a_hosts_line_costs_no_attempt(
     assert done.outcomes == {"ready": 18}
     assert done.attempts["failed"] >= 1  # sent away, to come back
     assert [len(site.times(f"/{number}")) for number in range(9)] == [1] * 9
+
+
+def test_within_a_visit_too_details_are_those_of_the_answer() -> None:
+    before = Cell(ai_value="old", details={"etag": "1"})
+    result = Result(RowKey(1, 1), Token(uuid4(), 1), 2, 1, 1, 1, 1, 1, value="new", details={"etag": "2"})
+    after = cell_after(before, result, 0)
+    assert (after.ai_value, after.details) == ("new", {"etag": "2"})
+    result.error_class, result.details = "bad_input", None
+    assert cell_after(before, result, 0).details == {"etag": "1"}
+    result.error_class, result.call = None, False
+    assert cell_after(before, result, 0).details == {"etag": "1"}
