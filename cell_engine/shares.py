@@ -46,8 +46,8 @@ class Learnt:
 def shares(limit: int, demands: Sequence[int]) -> list[int]:
     """Whole parts of `limit`, max-min by demand; they add up to it.
 
-    Those without demand share a spare of 5 %. What nobody asks for is given on evenly: demand grows within a round. What
-    does not divide evenly goes to the first.
+    Those without demand share a spare of 5 %. What nobody asks for is given on evenly: demand grows within a round.
+    What does not divide evenly goes to the first.
     """
     idle = sum(demand <= 0 for demand in demands)
     spare, more = divmod(limit // SPARE, idle) if idle else (0, 0)
@@ -144,5 +144,5 @@ def _lowered(learnt: Learnt, in_flight: int, share: float) -> Learnt:
 
 
 def paced(minute: int | None) -> int | None:
-    """What is leased of a limit a minute: 2 % less from 20 on, for requests do not arrive as far apart as they leave."""
+    """What is leased of a limit a minute: 2 % less from 20 on, as requests do not arrive as far apart as they leave."""
     return minute if minute is None or minute < 20 else minute - -(-minute // 50)
