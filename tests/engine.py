@@ -17,9 +17,11 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from cell_engine.embedded import ensure, ensure_database, stop
+from cell_engine.offline_model import OfflineModel
 from cell_engine.plan import BLOCKED, Due, Plan, plan
 from cell_engine.specs.compile import compile_text
 from cell_engine.specs.text import Json
@@ -240,6 +242,24 @@ def running_worker(url: str, **options: object) -> Iterator[None]:
         yield
     finally:
         loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        loop.close()
+
+
+@contextmanager
+def offline_model(monkeypatch: pytest.MonkeyPatch) -> Iterator[OfflineModel]:
+    """The offline model over HTTP, in a thread of its own, as what `OPENAI_BASE_URL` names."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    model = asyncio.run_coroutine_threadsafe(OfflineModel().start(), loop).result(30)
+    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    try:
+        yield model
+    finally:
+        asyncio.run_coroutine_threadsafe(model.stop(), loop).result(30)
+        loop.call_soon_threadsafe(loop.stop)
         thread.join(30)
         loop.close()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from cell_engine.cli.common import AsJson, DispatchId, follow, open_database
+from cell_engine.cli.common import LARGEST_ID, AsJson, DispatchId, actor, follow, full_name, open_database
 from cell_engine.errors import NotFoundError
 
 
@@ -52,13 +52,29 @@ def pause(dispatch: DispatchId) -> None:
     typer.echo(f"dispatch {dispatch} is paused; `autofill resume {dispatch}` goes on")
 
 
-def resume(dispatch: DispatchId) -> None:
-    """Go on with a paused dispatch, where it was."""
-    from cell_engine.store import control
+def resume(
+    what: Annotated[
+        str, typer.Argument(help="A dispatch's id, or namespace/collection.", metavar="DISPATCH|COLLECTION")
+    ],
+) -> None:
+    """Go on with a paused dispatch, where it was; or with a collection whose calls are held (see `autofill status`).
+
+    What is held for quota, a key or a model is tried again at once, and held again if it still fails.
+    """
+    from cell_engine.store import control, holds
+    from cell_engine.store.collections import find_collection
 
     with open_database() as connection:
-        control.resume(connection, dispatch)
-    typer.echo(f"dispatch {dispatch} goes on")
+        if what.isdecimal():
+            control.resume(connection, min(int(what), LARGEST_ID))
+            typer.echo(f"dispatch {what} goes on")
+            return
+        found = find_collection(connection, full_name(what))
+        lifted = holds.lift_collection(connection, found.id, found.namespace, actor())
+    for hold in lifted:
+        typer.echo(f"{hold.what} goes on; it was held for {hold.reason}: {hold.message}")
+    if not lifted:
+        typer.echo(f"nothing of {what} is held; `autofill status` lists its dispatches")
 
 
 def check(as_json: AsJson = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cell_engine.specs.version import Version
     from cell_engine.store.collections import Collection
     from cell_engine.store.database import Connection
+    from cell_engine.store.holds import Hold
     from cell_engine.store.reading import Progress
 
 # Counting cells by status reads them all: beyond this many rows only when the collection is named.
@@ -39,6 +40,7 @@ class _Overview:
     database: str
     workers: list[Any]
     lanes: list[Any]
+    holds: list[Hold]
     collections: list[_Seen]
 
 
@@ -62,6 +64,7 @@ def _look(settings: Settings, name: str | None) -> _Overview | None:
     from cell_engine.log import redact_text
     from cell_engine.parts import open_store
     from cell_engine.store.collections import find_collection, list_collections
+    from cell_engine.store.holds import active
     from cell_engine.store.lanes import list_lanes
     from cell_engine.store.reading import live_workers
 
@@ -74,6 +77,7 @@ def _look(settings: Settings, name: str | None) -> _Overview | None:
             redact_text(url),
             live_workers(connection),
             list_lanes(connection),
+            active(connection),
             [_see(connection, collection, named=name is not None) for collection in collections],
         )
 
@@ -105,10 +109,25 @@ def _print(overview: _Overview, state: State | None) -> None:
         screen.print("worker: none is running")
     if overview.lanes:
         screen.print(render.lanes_table(overview.lanes))
+    for hold in overview.holds:
+        screen.print(f"held: {hold_line(hold)}", style="bold red", soft_wrap=True)
     if not overview.collections:
         screen.print("collections: none yet; `autofill apply FILE` makes one")
     for seen in overview.collections:
         _print_collection(screen, seen)
+
+
+def hold_line(hold: Hold) -> str:
+    """A hold in words: what, since when and why, and how it ends."""
+    if hold.expires_at is not None:
+        ends = f"until {hold.expires_at.astimezone():%m-%d %H:%M}"
+    elif hold.probe_at is not None:
+        ends = f"tried again at {hold.probe_at.astimezone():%H:%M:%S}"
+        if hold.collection is not None:
+            ends += f", or by `autofill resume {hold.namespace}/{hold.collection}`"
+    else:
+        ends = "until a person ends it"
+    return f"{hold.what}, since {hold.placed_at.astimezone():%m-%d %H:%M}, for {hold.reason}: {hold.message} ({ends})"
 
 
 def _print_collection(screen: Console, seen: _Seen) -> None:
@@ -128,12 +147,13 @@ def _print_collection(screen: Console, seen: _Seen) -> None:
 def _as_json(overview: _Overview | None, state: State | None) -> dict[str, Any]:
     stack = None if state is None else {"pid": state.up.pid, "urls": dict(state.urls)}
     if overview is None:
-        return {"stack": stack, "database": None, "workers": [], "lanes": [], "collections": []}
+        return {"stack": stack, "database": None, "workers": [], "lanes": [], "holds": [], "collections": []}
     return {
         "stack": stack,
         "database": overview.database,
         "workers": [worker._asdict() for worker in overview.workers],
         "lanes": [lane._asdict() for lane in overview.lanes],
+        "holds": [asdict(hold) for hold in overview.holds],
         "collections": [_seen_json(seen) for seen in overview.collections],
     }
 

@@ -28,7 +28,7 @@ def failure_of(error: Exception) -> Failure:
     if isinstance(error, openai.APIStatusError):
         status, headers = error.status_code, error.response.headers
         error_class = class_of(status, {error.code, error.type}, error.message)
-        waits = retry_after(headers) if error_class in ("rate_limited", "transient") else None
+        waits = retry_after(headers) if error_class in ("rate_limited", "transient", "quota") else None
         return Failure(error_class, _hint(error_class, f"HTTP {status}: {_words(error)}"), retry_after=waits)
     if isinstance(error, openai.APIConnectionError):
         # Its own text is the same for all; the transport's, one below, is what happened.

@@ -140,8 +140,16 @@ def raise_rows(
     `likely` are columns that it makes due: where the rows start. Returns dispatches whose end this may have been.
     """
     displaced: list[int] = []
+    job_type = _job_type(version, likely)
     if met:
-        raised = run(connection, "demand_raise", dispatch_id=dispatch_id, rows=sorted(met), priority="edit")
+        raised = run(
+            connection,
+            "demand_raise",
+            dispatch_id=dispatch_id,
+            rows=sorted(met),
+            job_type=job_type,
+            priority="edit",
+        )
         displaced = [one.owner for one in raised]
     fresh = [row_id for row_id in rows if row_id not in met]
     if fresh:
@@ -150,7 +158,7 @@ def raise_rows(
             "demand_queue",
             dispatch_id=dispatch_id,
             rows=fresh,
-            job_type=_job_type(version, likely),
+            job_type=job_type,
             priority="edit",
         )
     return displaced

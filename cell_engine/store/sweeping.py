@@ -82,7 +82,14 @@ def _walk(
     walked = [_divide(window, met) for window in windows]
     for one in walked:
         if one.raised:
-            displaced = run(connection, "demand_raise", dispatch_id=one.dispatch_id, rows=one.raised, priority="sweep")
+            displaced = run(
+                connection,
+                "demand_raise",
+                dispatch_id=one.dispatch_id,
+                rows=one.raised,
+                job_type=None,
+                priority="sweep",
+            )
             swept.dispatches += [each.owner for each in displaced]
     queued = [key for key, state in met.items() if state == "queued"]
     starting = [one for one in walked if one.fresh]

@@ -7,6 +7,7 @@ import psycopg
 from cell_engine.store.claims import park
 from cell_engine.store.control import finish_cancel
 from cell_engine.store.database import Connection, run
+from cell_engine.store.holds import expire
 from cell_engine.store.results import end_dispatches
 
 BATCH = 1000
@@ -25,7 +26,8 @@ class Upkeep:
 
 
 def keep_up(connection: Connection) -> Upkeep:
-    """One round: end workers whose lease ran out, give their visits back, end dispatches that are over."""
+    """One round: end workers whose lease ran out, give their visits back, end dispatches that are over, and holds."""
+    expire(connection)
     workers = len(run(connection, "reclaim_workers").fetchall())
     visits = 0
     while (reclaimed := _reclaim(connection)) > 0:

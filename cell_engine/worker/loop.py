@@ -34,6 +34,7 @@ from cell_engine.store.collections import collection_name, load_version
 from cell_engine.store.database import Connection
 from cell_engine.store.results import Release, Result, end_dispatches
 from cell_engine.worker.finalizer import Answered, Entry, Finalizer, Submitter
+from cell_engine.worker.holds import Holds
 from cell_engine.worker.link import Link
 from cell_engine.worker.visit import STORM_SECONDS, Visit
 
@@ -97,6 +98,7 @@ class Worker:
         self._flush_link = Link(url, "worker finalize")
         self._beat_link = Link(url, "worker heartbeat")
         self._finalizer = Finalizer(self._flush_link, self)
+        self.holds = Holds(self._beat_link, lambda: self._id, job_types)
         self._visits: dict[tuple[RowKey, int], Visit] = {}
         self._leaving = 0  # visits whose release is on its way to the database
         self._emptied = asyncio.Event()
@@ -113,16 +115,16 @@ class Worker:
     async def start(self) -> None:
         await self._claim_link.call(schema.check)
         await self._register()
-        self.loops = [
-            asyncio.create_task(loop)
-            for loop in (self._claim_loop(), self._news_loop(), self._beat_loop(), self._finalizer.run())
-        ]
+        await self.holds.refresh()
+        # `stop` ends the first by asking it, the last when all is stored, those between when there is nothing left.
+        loops = (self._claim_loop(), self._news_loop(), self._beat_loop(), self.holds.run(), self._finalizer.run())
+        self.loops = [asyncio.create_task(loop) for loop in loops]
 
     async def stop(self, grace: float) -> None:
         """Claim no more; let visits finish for `grace` seconds, hand the others back, and beat until all is stored."""
         self._stopping = True
         self._freed.set()
-        claim_loop, news_loop, beat_loop, finalize_loop = self.loops
+        claim_loop, *others, finalize_loop = self.loops
         await asyncio.wait([claim_loop])
         self._emptied.clear()
         if self._visits:
@@ -137,9 +139,9 @@ class Worker:
             )
             self._finalizer.close()
             await asyncio.wait([finalize_loop])
-        for loop in (news_loop, beat_loop):
+        for loop in others:
             loop.cancel()
-        await asyncio.gather(news_loop, beat_loop, return_exceptions=True)
+        await asyncio.gather(*others, return_exceptions=True)
         with suppress(psycopg.OperationalError):
             await self._beat_link.call(goodbye, self._id)
         for kind in self.kinds.values():

@@ -3,13 +3,16 @@
 import asyncio
 import random
 
-from cell_engine.kinds.base import Failure, Outcome
+from cell_engine.kinds.base import PAUSING, ErrorClass, Failure, Outcome
 from cell_engine.log import get_logger
 from cell_engine.plan import Cell
 from cell_engine.store.claims import Reading
 from cell_engine.store.results import Result
 
 BACKOFF_SECONDS = (1.0, 60.0)
+
+UNCOUNTED: frozenset[ErrorClass] = PAUSING | {"rate_limited"}
+"""What costs a cell no attempt: told to wait, or met by every cell of its lane alike."""
 
 log = get_logger(__name__)
 

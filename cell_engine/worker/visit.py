@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cell_engine.kinds.apart import Apart
-from cell_engine.kinds.base import RETRYABLE, Call, Failure, Kind, Outcome
+from cell_engine.kinds.base import PAUSING, RETRYABLE, Call, Failure, Kind, Outcome
 from cell_engine.log import get_logger
 from cell_engine.plan import BLOCKED, Blocked, Cell, Current, Due, Plan, Row, plan
-from cell_engine.specs.version import Version
+from cell_engine.specs.version import Column, Version
 from cell_engine.store.claims import Reading, RowKey
 from cell_engine.store.results import Ending, Release, Result, Stored
 from cell_engine.worker.finalizer import Answered, Entry
-from cell_engine.worker.outcomes import addressed, cell_after, outcome_of, pause
+from cell_engine.worker.holds import FREE, Holds, Refused
+from cell_engine.worker.outcomes import UNCOUNTED, addressed, cell_after, outcome_of, pause
 
 ROUNDS = 3
 """No cell is called more often in one visit: a storm of edits costs a bounded rate, and still converges."""
@@ -47,6 +48,9 @@ class Host(Protocol):
 
     @property
     def apart(self) -> Apart: ...
+
+    @property
+    def holds(self) -> Holds: ...
 
     def version(self, collection_id: int, number: int) -> Version: ...
 
@@ -79,6 +83,8 @@ class Calling:
     reading: Reading
     started: float
     task: "asyncio.Task[Outcome]"
+    probed: int
+    """The hold that it probes, or FREE."""
 
 
 class Visit:
@@ -210,13 +216,22 @@ class Visit:
             elif self._is_suspect(column.id) and not self._host.apart.free:
                 self._waiting[column.id] = Wait(random.uniform(*PLACE_SECONDS), True)  # noqa: S311
             elif len(self.calling) < self.slots:
-                self._call(due, version)
+                admitted = self._host.holds.admit(reading.key.collection_id, self._collection, column)
+                if isinstance(admitted, Refused):
+                    self._hold(column, admitted)
+                else:
+                    self._call(due, version, admitted)
             else:
                 self._held_back = True
                 if reading.priority == "edit" and not self.wants_slot:
                     self.wants_slot = True
                     self._host.want_slot(self)
         return steps
+
+    def _hold(self, column: Column, refused: Refused) -> None:
+        """The column waits in its own lane, which nobody claims from while it is held."""
+        self._waiting[column.id] = Wait(refused.seconds, True)
+        self._elsewhere[column.id] = column.job_type
 
     def _is_suspect(self, column_id: int) -> bool:
         """Whether calling the cell may end this process: it may have ended others, or is known to have."""
@@ -226,7 +241,7 @@ class Visit:
     def _unsettled(self) -> set[int]:
         return {*self.calling, *self._waiting, *self._elsewhere, *self._spent}
 
-    def _call(self, due: Due, version: Version) -> None:
+    def _call(self, due: Due, version: Version, probed: int) -> None:
         column, reading = due.column, self._reading
         self._rounds[column.id] = self._rounds.get(column.id, 0) + 1
         asked = reading.asked.get(column.id)
@@ -247,7 +262,7 @@ class Visit:
         else:
             task = loop.create_task(self._host.kinds[column.job_type].compute(call))
         task.add_done_callback(self._call_ended)
-        self.calling[column.id] = Calling(due, reading, loop.time(), task)
+        self.calling[column.id] = Calling(due, reading, loop.time(), task, probed)
 
     def _call_ended(self, _: "asyncio.Task[Outcome]") -> None:
         # Not at once: calls that end together are stored together.
@@ -312,12 +327,21 @@ class Visit:
         result.tokens_out = outcome.tokens_out
         if not isinstance(outcome, Failure):
             result.value = outcome.value
+        elif outcome.error_class in PAUSING:
+            result.retry = True
+            refused = self._host.holds.trip(reading.key.collection_id, due.column, outcome, calling.probed)
+            self._hold(due.column, refused)
+        else:
+            failed = 1 + self._reading.attempts.get(due.column.id, 0)
+            limited = outcome.error_class in UNCOUNTED
+            result.retry = limited or (outcome.error_class in RETRYABLE and failed < due.column.attempts)
+            if result.retry:
+                self._waiting[due.column.id] = Wait(pause(failed, outcome.retry_after), limited)
+        if calling.probed != FREE and not result.retry:
+            # A cell's own error, too, says that the account, the key and the model are there.
+            self._host.holds.prove(calling.probed)
+        if not isinstance(outcome, Failure):
             return result
-        failed = 1 + self._reading.attempts.get(due.column.id, 0)
-        limited = outcome.error_class == "rate_limited"
-        result.retry = limited or (outcome.error_class in RETRYABLE and failed < due.column.attempts)
-        if result.retry:
-            self._waiting[due.column.id] = Wait(pause(failed, outcome.retry_after), limited)
         result.error_class = outcome.error_class
         result.error = outcome.message or outcome.error_class
         return result
@@ -340,8 +364,13 @@ class Visit:
             log.warning("too many rounds, the row waits", row=self._reading.key.row_id, seconds=STORM_SECONDS)
             return self._end("defer", STORM_SECONDS, answered)
         if self._elsewhere:
-            # With what failed here still resting, the other pool waits as long: it would hand the row straight back.
-            return self._end("hand_over", seconds, answered, next(iter(self._elsewhere.values())))
+            # To a pool that can go on, rather than to a lane that is held. With what failed here still resting, the
+            # other pool waits as long: it would hand the row straight back.
+            open_ = [id for id in self._elsewhere if id not in self._waiting]
+            if open_:
+                resting = [wait.seconds for id, wait in self._waiting.items() if id not in self._elsewhere]
+                seconds = max(resting, default=None)
+            return self._end("hand_over", seconds, answered, self._elsewhere[(open_ or list(self._elsewhere))[0]])
         if seconds is not None:
             return self._end("delay", seconds, answered)
         return self._end("done", None, answered)
@@ -376,7 +405,7 @@ class Visit:
     def _apply(self, result: Result, stored: Stored) -> None:
         reading = self._reading
         if result.retry:
-            if result.error_class != "rate_limited":
+            if result.error_class not in UNCOUNTED:
                 reading.attempts[result.column_id] = reading.attempts.get(result.column_id, 0) + 1
             return
         if not stored.change and (result.call or result.error_class is not None):

@@ -12,8 +12,8 @@ select
         when definition.column_id = any(work.computing) then 'computing'
         when work.demand ? definition.column_id::text
             or (work.row_id is not null and definition.mode = 'on_change' and behind.outdated)
-            then case when work.state = 'parked' then 'paused' else 'queued' end
-        when ahead.state in ('queued', 'paused') then ahead.state
+            then case when work.state = 'parked' or is_held then 'paused' else 'queued' end
+        when ahead.state in ('queued', 'paused') then case when is_held then 'paused' else ahead.state end
         when cell.error_class = 'blocked' then 'blocked'
         when cell.error_class is not null then 'error'
         when behind.outdated and (cell.canceled > cell.called or ahead.state = 'canceled') then 'canceled'
@@ -55,6 +55,16 @@ cross join lateral (
               and input.column_id = any(definition.depends_on) and input.change > cell.read_change
         ) as outdated
 ) as behind
+-- calls that are not made now, whoever wants them
+cross join lateral (
+    select exists (
+        select from {{ source('autofill', 'hold') }}
+        where hold.lifted_at is null and (hold.expires_at is null or hold.expires_at > clock_timestamp())
+          and hold.namespace_id = collection.namespace_id and hold.job_type = definition.kind
+          and (hold.collection_id is null or hold.collection_id = collection.id)
+          and (hold.column_id is null or hold.column_id = definition.column_id)
+    ) as is_held
+) as held
 -- what a sweep that has not come to the row yet, or will not any more, has to say of the cell
 left join lateral (
     select case when sweep.canceled then 'canceled' when sweep.paused then 'paused' else 'queued' end as state

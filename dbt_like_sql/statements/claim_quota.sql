@@ -51,11 +51,23 @@ swept as (
         offset %(backlog)s limit 1)
 ),
 held as (select collection_id, sum(held)::int as slots from autofill.slot where held > 0 group by collection_id),
+-- Lanes whose calls are not to be made now (quota, auth, budget); one row goes out where this worker may try one.
+holding as (
+    select collection_id, job_type, bool_and(may_probe) as may_probe from (
+        select coalesce(hold.collection_id, collection.id) as collection_id, job_type,
+            coalesce(probing_by = %(worker_id)s and probing_until > clock_timestamp(), false) as may_probe
+        from autofill.hold
+        left join autofill.collection
+            on hold.collection_id is null and collection.namespace_id = hold.namespace_id
+        where lifted_at is null and (expires_at is null or expires_at > clock_timestamp()) and column_id is null
+    ) as held_lane
+    group by collection_id, job_type
+),
 lane as (
     select
         collection_id, job_type,
-        coalesce(queued.rows, 0) as queued,
-        case when swept.collection_id is null then 0 else %(sweep_slots)s end as swept,
+        least(coalesce(queued.rows, 0), case when may_probe then 1 end) as queued,
+        case when swept.collection_id is null then 0 when may_probe then 1 else %(sweep_slots)s end as swept,
         collection.cap - coalesce(held.slots, 0) as room,
         -- sweeps leave about 5 %% of the cap, and at least one slot, to edits
         collection.cap - coalesce(held.slots, 0)
@@ -63,6 +75,8 @@ lane as (
     from queued full join swept using (collection_id, job_type)
     join autofill.collection on collection.id = collection_id
     left join held using (collection_id)
+    left join holding using (collection_id, job_type)
+    where may_probe is not false
 ),
 -- lanes of one collection share its room, what is queued first: what one lane may take is not there for the next
 wanted as (

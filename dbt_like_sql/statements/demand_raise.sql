@@ -22,6 +22,14 @@ raised as (
         signal = greatest(work.signal, new.signal),
         priority = least(work.priority, %(priority)s::autofill.priority),
         cascade = work.cascade or new.columns = '{}',
+        -- out of a lane that is held: what is not of that lane need not wait with it
+        job_type = case when %(priority)s = 'edit' and work.state <> 'computing' and exists (
+                            select from autofill.hold
+                            join autofill.collection on collection.namespace_id = hold.namespace_id
+                            where hold.lifted_at is null and collection.id = new.collection_id
+                              and (hold.collection_id is null or hold.collection_id = new.collection_id)
+                              and hold.job_type = work.job_type and hold.column_id is null)
+                        then %(job_type)s else work.job_type end,
         raised = work.raised + 1,
         dirty = work.state = 'computing',
         -- an edit is tried at once and afresh, but never sooner than a storm's brake allows

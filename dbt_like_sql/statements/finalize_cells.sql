@@ -33,6 +33,8 @@ judged as materialized (
                  then (work.demand -> item.column_id::text ->> 2)::bigint
                  else coalesce(work.dispatch_id, item.dispatch_id) end as credited,
             row.deleted_at is not null or collection_column.deleted_at is not null as deleted,
+            -- a failed attempt; not what was told to wait, or would have met the same in any cell
+            item.retry and item.error_class <> all('{rate_limited,quota,auth,model_missing}') as counts,
             work.claim is not null and row.deleted_at is null and collection_column.deleted_at is null
                 and not item.retry and (item.call or item.error_class is not null) as is_written,
             cell.collection_id is not null as is_known, coalesce(cell.user_set, false) as user_set,
@@ -116,10 +118,10 @@ eased as (
             bool_or(not retry) as answered,
             coalesce(array_agg(column_id::text) filter (where not retry and not asked_again), '{}') as met,
             jsonb_object_agg(column_id, 1 + coalesce((attempts ->> column_id::text)::int, 0))
-                filter (where retry and error_class <> 'rate_limited') as failed
+                filter (where retry and counts) as failed
         from judged
         -- most answers of a visit that goes on change nothing of its work
-        where won and case when retry then error_class <> 'rate_limited'
+        where won and case when retry then counts
             else not leaving and (asked or not cascade or attempts ? column_id::text) end
         group by collection_id, row_id
     ) as row_done

@@ -19,6 +19,7 @@ select namespace.name || '/' || collection.name as collection, waiting.job_type,
             select from autofill.worker
             where ended_at is null and beat_at + lease > clock_timestamp() and waiting.job_type = any(job_types)
         ) then 'no live worker serves this job type'
+        when hold.reason is not null then 'held for ' || hold.reason || ': ' || hold.message
         when coalesce(held.slots, 0) >= collection.cap then 'the cap of ' || collection.cap || ' calls is in flight'
         -- the bounds of claim_quota
         when handed_over.rows > greatest(%(backlog)s, 2 * collection.cap)
@@ -44,7 +45,14 @@ left join lateral (
     select count(*) as rows from autofill.work
     where state = 'delayed' and work.collection_id = waiting.collection_id and work.job_type = waiting.job_type
 ) as delayed on true
+left join lateral (
+    select reason, message from autofill.hold
+    where lifted_at is null and (expires_at is null or expires_at > clock_timestamp())
+      and hold.namespace_id = namespace.id and (hold.collection_id is null or hold.collection_id = collection.id)
+      and hold.job_type = waiting.job_type
+    order by column_id nulls first limit 1
+) as hold on true
 where waiting.since < clock_timestamp() - %(seconds)s * interval '1 second'
 group by namespace.name, collection.name, waiting.job_type, held.slots, collection.cap, handed_over.job_type,
-    handed_over.rows, delayed.rows
+    handed_over.rows, delayed.rows, hold.reason, hold.message
 order by 1, 2;

@@ -103,7 +103,7 @@ class Big:
                 **visits, "signals": [10**9] * BATCH, "raised": [0] * BATCH, "ends": ["done", "delay"] * (BATCH // 2),
                 "seconds": [None, 1.0] * (BATCH // 2), "job_types": [None] * BATCH, "answered": ['{"2": 9}'] * BATCH,
             },
-            "demand_raise": {"dispatch_id": DISPATCHES, "rows": rows, "priority": "edit"},
+            "demand_raise": {"dispatch_id": DISPATCHES, "rows": rows, "job_type": "llm", "priority": "edit"},
             "demand_queue": {"dispatch_id": DISPATCHES, "rows": free, "job_type": "function", "priority": "edit"},
             "dispatch_progress": {"dispatches": [*range(DISPATCHES - 9, DISPATCHES + 1)]},
             "end_dispatches": {"dispatches": [*range(DISPATCHES - 99, DISPATCHES + 1)]},
