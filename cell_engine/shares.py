@@ -5,6 +5,7 @@ Nothing here knows time or a database: the store calls it under the endpoint's l
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 SPARE = 20
 """One part in so many is kept for workers that have nothing to call just now, so that they can start at once."""
@@ -24,6 +25,13 @@ SAMPLE = 20
 """So many calls tell whether lowering has helped."""
 
 ROUND_SECONDS = 1.0
+
+
+class ProviderKey(NamedTuple):
+    """Whose limits they are: the endpoint as its client calls it, without user and password, and the model asked."""
+
+    base_url: str
+    model: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,9 @@ class FunctionKind:
         """Raises NotFoundError, naming the column, if its function cannot be imported here."""
         self._imported(column)
 
+    def provider(self, column: Column) -> None:
+        """Nobody's limits but the worker's own."""
+
     async def compute(self, call: Call) -> Outcome:
         """Call the function; what it raises is the cell's ``function_error``, with the place it was raised at."""
         progress = _Progress()

@@ -14,6 +14,7 @@ from zlib import crc32
 
 from cell_engine import shares
 from cell_engine.errors import BadValueError
+from cell_engine.shares import ProviderKey
 from cell_engine.store.arrays import numbers
 from cell_engine.store.database import Connection, run
 
@@ -21,13 +22,6 @@ TURN_SECONDS = 10.0
 """Where there is not one call for each, they take turns of so long."""
 
 LONGEST_COOL = 86_400.0
-
-
-class ProviderKey(NamedTuple):
-    """What a limit belongs to: the endpoint as its client calls it, without user and password, and the model asked."""
-
-    base_url: str
-    model: str
 
 
 @dataclass(slots=True)
@@ -61,7 +55,7 @@ class Report:
 @dataclass(frozen=True, slots=True)
 class Grant:
     """A worker's part of a provider: calls in flight, requests and tokens a minute (None: no limit); `cool` is seconds
-    in which nobody calls, `workers` how many share it."""
+    in which nobody calls, `proven` whether it has answered, `workers` how many share it."""
 
     key: ProviderKey
     concurrency: int | None
@@ -69,6 +63,7 @@ class Grant:
     tokens: int | None
     cool: float
     generation: int
+    proven: bool
     workers: int
 
 
@@ -160,6 +155,7 @@ class _Round:
             ),
             max(found.cool, self.cool or 0.0),
             self.learnt.generation,
+            self.proven,
             len(everyone),
         )
 

@@ -36,6 +36,7 @@ from cell_engine.store.results import Release, Result, end_dispatches
 from cell_engine.worker.finalizer import Answered, Entry, Finalizer, Submitter
 from cell_engine.worker.holds import Holds
 from cell_engine.worker.link import Link
+from cell_engine.worker.providers import Providers
 from cell_engine.worker.visit import STORM_SECONDS, Visit
 
 CLAIM_ROWS = 500
@@ -99,6 +100,7 @@ class Worker:
         self._beat_link = Link(url, "worker heartbeat")
         self._finalizer = Finalizer(self._flush_link, self)
         self.holds = Holds(self._beat_link, lambda: self._id, job_types)
+        self.providers = Providers(self._beat_link, lambda: self._id, lease, self.advance_soon)
         self._visits: dict[tuple[RowKey, int], Visit] = {}
         self._leaving = 0  # visits whose release is on its way to the database
         self._emptied = asyncio.Event()
@@ -117,7 +119,8 @@ class Worker:
         await self._register()
         await self.holds.refresh()
         # `stop` ends the first by asking it, the last when all is stored, those between when there is nothing left.
-        loops = (self._claim_loop(), self._news_loop(), self._beat_loop(), self.holds.run(), self._finalizer.run())
+        between = (self._news_loop(), self._beat_loop(), self.holds.run(), self.providers.run())
+        loops = (self._claim_loop(), *between, self._finalizer.run())
         self.loops = [asyncio.create_task(loop) for loop in loops]
 
     async def stop(self, grace: float) -> None:

@@ -10,12 +10,13 @@ news, a slot). A task and a future for each of a few thousand visits a second co
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from cell_engine.kinds.apart import Apart
-from cell_engine.kinds.base import PAUSING, RETRYABLE, Call, Failure, Kind, Outcome
+from cell_engine.kinds.base import PAUSING, RETRYABLE, Call, Failure, Kind, Outcome, Traffic
 from cell_engine.log import get_logger
 from cell_engine.plan import BLOCKED, Blocked, Cell, Current, Due, Plan, Row, plan
 from cell_engine.specs.version import Column, Version
@@ -24,6 +25,8 @@ from cell_engine.store.results import Ending, Release, Result, Stored
 from cell_engine.worker.finalizer import Answered, Entry
 from cell_engine.worker.holds import FREE, Holds, Refused
 from cell_engine.worker.outcomes import UNCOUNTED, addressed, cell_after, outcome_of, pause
+from cell_engine.worker.provider import Ticket
+from cell_engine.worker.providers import Providers
 
 ROUNDS = 3
 """No cell is called more often in one visit: a storm of edits costs a bounded rate, and still converges."""
@@ -51,6 +54,9 @@ class Host(Protocol):
 
     @property
     def holds(self) -> Holds: ...
+
+    @property
+    def providers(self) -> Providers: ...
 
     def version(self, collection_id: int, number: int) -> Version: ...
 
@@ -105,6 +111,7 @@ class Visit:
         "_rounds",
         "_spent",
         "_storing",
+        "_tickets",
         "_waiting",
         "calling",
         "identity",
@@ -124,6 +131,7 @@ class Visit:
         self._waiting: dict[int, Wait] = {}  # failed columns that will be tried again
         self._elsewhere: dict[int, str] = {}  # due columns of other pools: their job type
         self._spent: set[int] = set()
+        self._tickets: dict[int, Ticket] = {}  # columns whose endpoint has no place now
         self._rounds: dict[int, int] = {}  # calls made, by column
         self._held_back = False  # the last plan found calls that there was no slot for
         self._news = False
@@ -164,7 +172,7 @@ class Visit:
         steps = self._plan()
         if steps.blocked or steps.current:
             self._submit([*map(self._found, steps.blocked), *map(self._found, steps.current)])
-        elif not self.calling:
+        elif not self.calling and not self._tickets:
             self._submit([], self._release(()))
 
     def stored(self, entry: Entry, answer: Answered) -> None:
@@ -194,6 +202,7 @@ class Visit:
     async def give_up(self, ending: Ending, seconds: float | None = None) -> None:
         """The worker is stopping, or something went wrong that is not the row's fault: it goes back with its demand."""
         self._given_up = True
+        self._drop_tickets(self._tickets)
         for calling in self.calling.values():
             calling.task.cancel()
         await asyncio.gather(*(calling.task for calling in self.calling.values()), return_exceptions=True)
@@ -207,6 +216,7 @@ class Visit:
         version = self._host.version(reading.key.collection_id, reading.version)
         steps = plan(reading.row, version, reading.asked, self._unsettled())
         self._held_back = False
+        idle = set(self._tickets)
         for due in steps.due:
             column = due.column
             if column.job_type not in self._host.kinds:
@@ -216,17 +226,52 @@ class Visit:
             elif self._is_suspect(column.id) and not self._host.apart.free:
                 self._waiting[column.id] = Wait(random.uniform(*PLACE_SECONDS), True)  # noqa: S311
             elif len(self.calling) < self.slots:
-                admitted = self._host.holds.admit(reading.key.collection_id, self._collection, column)
-                if isinstance(admitted, Refused):
-                    self._hold(column, admitted)
-                else:
-                    self._call(due, version, admitted)
+                self._start(due, version)
+                idle.discard(column.id)
             else:
                 self._held_back = True
                 if reading.priority == "edit" and not self.wants_slot:
                     self.wants_slot = True
                     self._host.want_slot(self)
+        if idle:
+            self._drop_tickets(idle)
         return steps
+
+    def _start(self, due: Due, version: Version) -> None:
+        """Call, if its endpoint has a place and nothing of it is held; else it waits, in line here or in its lane."""
+        column = due.column
+        key = self._host.kinds[column.job_type].provider(column)
+        ticket = None
+        if key is not None:
+            ticket = self._tickets.pop(column.id, None)
+            if ticket is not None and ticket.provider.key != key:
+                ticket.drop()
+                ticket = None
+            if ticket is None:
+                urgent = self._reading.priority == "edit"
+                asked = self._host.providers.of(key).ask(self, urgent=urgent, column=column, inputs=due.inputs)
+                if isinstance(asked, Refused):
+                    self._hold(column, asked)
+                    return
+                ticket = asked
+            if ticket.refused is not None:
+                self._hold(column, ticket.refused)
+                return
+            if not ticket.may_go:
+                self._tickets[column.id] = ticket
+                self._held_back = True
+                return
+        admitted = self._host.holds.admit(self._reading.key.collection_id, self._collection, column)
+        if isinstance(admitted, Refused):
+            if ticket is not None:
+                ticket.drop()
+            self._hold(column, admitted)
+        else:
+            self._call(due, version, admitted, ticket)
+
+    def _drop_tickets(self, columns: Iterable[int]) -> None:
+        for column_id in list(columns):
+            self._tickets.pop(column_id).drop()
 
     def _hold(self, column: Column, refused: Refused) -> None:
         """The column waits in its own lane, which nobody claims from while it is held."""
@@ -241,12 +286,13 @@ class Visit:
     def _unsettled(self) -> set[int]:
         return {*self.calling, *self._waiting, *self._elsewhere, *self._spent}
 
-    def _call(self, due: Due, version: Version, probed: int) -> None:
+    def _call(self, due: Due, version: Version, probed: int, ticket: Ticket | None) -> None:
         column, reading = due.column, self._reading
         self._rounds[column.id] = self._rounds.get(column.id, 0) + 1
         asked = reading.asked.get(column.id)
         forced = asked.forced if asked is not None else 0
         key = reading.key
+        traffic = None if ticket is None else Traffic()
         call = Call(
             column=column,
             inputs=due.inputs,
@@ -255,6 +301,7 @@ class Visit:
             row_id=key.row_id,
             idempotency_key=f"{key.collection_id}:{key.row_id}:{column.id}:{due.fingerprint.hex()}:{forced}",
             deadline=column.timeout,
+            traffic=traffic,
         )
         loop = asyncio.get_running_loop()
         if self._is_suspect(column.id):
@@ -262,6 +309,8 @@ class Visit:
         else:
             task = loop.create_task(self._host.kinds[column.job_type].compute(call))
         task.add_done_callback(self._call_ended)
+        if ticket is not None and traffic is not None:
+            task.add_done_callback(partial(_leave_endpoint, ticket, traffic))
         self.calling[column.id] = Calling(due, reading, loop.time(), task, probed)
 
     def _call_ended(self, _: "asyncio.Task[Outcome]") -> None:
@@ -390,6 +439,7 @@ class Visit:
     def _lose(self) -> None:
         """The row is somebody else's. Calls still in flight run to their end, to be booked: they are paid for."""
         self._is_lost = True
+        self._drop_tickets(self._tickets)
         self._book_what_is_left()
 
     def _book_what_is_left(self) -> None:
@@ -423,3 +473,8 @@ class Visit:
         self._elsewhere.clear()
         # An edit resets what had failed: it is tried at once and afresh.
         self._waiting = {id: wait for id, wait in self._waiting.items() if wait.limited or id in reading.attempts}
+
+
+def _leave_endpoint(ticket: Ticket, traffic: Traffic, task: "asyncio.Task[Outcome]") -> None:
+    """At once, not when the answer is stored: the place is the next call's."""
+    ticket.end(None if task.cancelled() or task.exception() is not None else task.result(), traffic)

@@ -41,6 +41,9 @@ class NoopKind:
     def check(self, column: Column) -> None:
         """Anything goes."""
 
+    def provider(self, column: Column) -> None:
+        """Nobody's."""
+
     async def compute(self, call: Call) -> Outcome:
         if self.started is not None:
             for value in call.inputs.values():
