@@ -1,5 +1,6 @@
 """Stopping a dispatch: cancel for good, pause and resume. Calls in flight run to their end: they are paid for."""
 
+from datetime import datetime
 from typing import Any
 
 from cell_engine.errors import AutofillError, NotFoundError
@@ -33,19 +34,27 @@ def pause(connection: Connection, dispatch_id: int) -> None:
 
     Raises NotFoundError, DispatchStateError.
     """
-    _control(connection, "dispatch_pause", dispatch_id)
-    _each_batch(connection, dispatch_id)
+    settle(connection, dispatch_id, _control(connection, "dispatch_pause", dispatch_id).unsettled_at)
 
 
 def resume(connection: Connection, dispatch_id: int) -> None:
     """Go on with a paused dispatch, where it was. Raises NotFoundError, DispatchStateError."""
-    _control(connection, "dispatch_resume", dispatch_id)
+    settle(connection, dispatch_id, _control(connection, "dispatch_resume", dispatch_id).unsettled_at)
+
+
+def settle(connection: Connection, dispatch_id: int, unsettled_at: datetime) -> None:
+    """The second part of a pause or a resume, for the janitor too: the rows that hold demand of the dispatch.
+
+    `unsettled_at` is when it began.
+    """
     _each_batch(connection, dispatch_id)
+    run(connection, "dispatch_settled", dispatch_id=dispatch_id, unsettled_at=unsettled_at)
 
 
-def _control(connection: Connection, statement: str, dispatch_id: int) -> None:
-    if run(connection, statement, dispatch_id=dispatch_id).fetchone() is not None:
-        return
+def _control(connection: Connection, statement: str, dispatch_id: int) -> Any:
+    done = run(connection, statement, dispatch_id=dispatch_id).fetchone()
+    if done is not None:
+        return done
     found: Any = run(connection, "dispatch_progress", dispatches=[dispatch_id]).fetchone()
     if found is None:
         raise NotFoundError(f"no dispatch {dispatch_id}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import psycopg
 
 from cell_engine.store.claims import park
-from cell_engine.store.control import finish_cancel
+from cell_engine.store.control import finish_cancel, settle
 from cell_engine.store.database import Connection, run
 from cell_engine.store.holds import expire
 from cell_engine.store.results import end_dispatches
@@ -38,6 +38,8 @@ def keep_up(connection: Connection) -> Upkeep:
         for one in open_:
             if one.canceled:
                 finish_cancel(connection, one.id)  # whoever canceled it may have died half-way
+            elif one.unsettled_at is not None:
+                settle(connection, one.id, one.unsettled_at)  # likewise
         ended += len(end_dispatches(connection, [one.id for one in open_]))
         if len(open_) < BATCH:
             return Upkeep(workers, visits, ended)

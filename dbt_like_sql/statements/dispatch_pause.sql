@@ -1,11 +1,11 @@
 -- Its sweeps are walked no further, and its queued rows wait. Calls in flight run to their end.
 with paused as (
-    update autofill.dispatch set paused_at = clock_timestamp()
+    update autofill.dispatch set paused_at = clock_timestamp(), unsettled_at = clock_timestamp()
     where id = %(dispatch_id)s and ended_at is null and canceled_at is null and paused_at is null
-    returning id
+    returning id, unsettled_at
 ),
 stopped as (
     update autofill.sweep set paused = true from paused
     where sweep.dispatch_id = paused.id and sweep.closed_at is null
 )
-select id from paused;
+select id, unsettled_at from paused;

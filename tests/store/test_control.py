@@ -98,6 +98,26 @@ def test_the_janitor_finishes_a_cancel_that_died_half_way(connection: Connection
     assert status_counts(connection, made.collection.id)[made.id("b")] == {"canceled": 2, "empty": ROWS - 2}
 
 
+@pytest.mark.parametrize("died", ["dispatch_pause", "dispatch_resume"])
+def test_the_janitor_finishes_a_pause_and_a_resume_that_died_half_way(
+    connection: Connection, made: Made, died: str
+) -> None:
+    asked = dispatch(connection, made.collection.id, RowScope((1, 2)), columns=[made.id("b")], reason="r", actor="me")
+    if died == "dispatch_resume":
+        pause(connection, asked)
+    run(connection, died, dispatch_id=asked)
+    parked = "select bool_and(state = 'parked') from autofill.work"
+    assert connection.execute(parked).fetchone() == (died == "dispatch_resume",)
+    keep_up(connection)  # it may still be at it
+    assert connection.execute(parked).fetchone() == (died == "dispatch_resume",)
+    connection.execute("update autofill.dispatch set unsettled_at = unsettled_at - interval '11 seconds'")
+    keep_up(connection)
+    assert connection.execute(parked).fetchone() == (died == "dispatch_pause",)
+    assert connection.execute("select count(*) from autofill.dispatch where unsettled_at is not null").fetchone() == (
+        0,
+    )
+
+
 def test_a_paused_sweep_waits_with_its_rows_and_goes_on_where_it_was(connection: Connection, made: Made) -> None:
     asked = sweep(connection, made, "b")
     claimer = Claimer(connection)

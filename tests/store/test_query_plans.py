@@ -76,6 +76,10 @@ class Big:
                 "collections": [self.collection], "job_types": ["function"], "slots": [BATCH], "afters": [0],
                 "window": BATCH,
             },
+            "sweep_windows: windowed": {
+                "collections": [self.collection], "job_types": ["llm"], "slots": [BATCH], "afters": [0],
+                "window": BATCH,
+            },
             "sweep_start": {
                 "worker_id": self.worker, "claim": 9, "sweeps": [self.sweep], "rows": [numbers(free)],
                 "queued_collections": [self.collection] * BATCH, "queued_rows": [*range(1, BATCH + 1)],
@@ -120,8 +124,9 @@ class Big:
 
 # What searches work by its worker goes first: the others leave dead entries in that index, being rolled back.
 STATEMENTS = [
-    "reclaim_work", "claim_quota", "claim_queued", "sweep_windows", "sweep_start", "sweep_advance", "lock_rows",
-    "lock_work", "lock_work_skip", "visits_lock", "read_visits", "finalize_cells", "release", "demand_raise",
+    "reclaim_work", "claim_quota", "claim_queued", "sweep_windows", "sweep_windows: windowed", "sweep_start",
+    "sweep_advance", "lock_rows", "lock_work", "lock_work_skip", "visits_lock", "read_visits", "finalize_cells",
+    "release", "demand_raise",
     "demand_queue", "dispatch_progress", "end_dispatches", "page_cells", "page_inputs", "wake_delayed", "work_cancel",
     "work_park", "work_of_dispatch", "visits_dirty", "flush_begin", "flush_found", "read_cells",
 ]  # fmt: skip
@@ -186,7 +191,7 @@ def _filled(connection: Connection) -> Big:
     ).fetchall()
     for table in tables:
         connection.execute(f"alter table {table.name} set (autovacuum_enabled = off)".encode())
-    made = apply(connection, compile_text(sheet("a", "b: a", "c: b", "d: a", cap=10**6)), actor="test")
+    made = apply(connection, compile_text(sheet("a", "b: a", "c: b", "d: a", cap=4 * BATCH)), actor="test")
     worker, dead = uuid4(), uuid4()
     for one in (worker, dead):
         register(connection, one, host="test", pid=1, job_types=["function"], lease=30)
@@ -210,6 +215,10 @@ def _filled(connection: Connection) -> Big:
         select id, {{c}}, 'function', {ROWS}, {ROWS}, now() from generate_series(1, {DISPATCHES} - 1) as id;
         insert into autofill.sweep (dispatch_id, collection_id, job_type, cursor, last_row)
         select {DISPATCHES}, {{c}}, 'function', 30000, {ROWS};
+        -- one that examines windows of rows
+        update autofill.dispatch set only_if = '{{{{empty,outdated}}}}' where id = {DISPATCHES} - 1;
+        insert into autofill.sweep (dispatch_id, collection_id, job_type, cursor, last_row)
+        select {DISPATCHES} - 1, {{c}}, 'llm', 50000, {ROWS};
         insert into autofill.work (collection_id, row_id, state, job_type, priority, queued_at, available_at, worker_id,
             claim, signal, dispatch_id, demand)
         select {{c}}, id, (case when id <= {QUEUED} then 'queued' when id <= {QUEUED + 2 * BATCH} then 'computing'
@@ -237,15 +246,17 @@ def _filled(connection: Connection) -> Big:
     connection.execute(
         sql.SQL(fill).format(c=made.collection.id, worker=sql.Literal(str(worker)), dead=sql.Literal(str(dead)))
     )
-    sweep = connection.execute("select id from autofill.sweep where closed_at is null").fetchone()
+    sweep = connection.execute("select min(id) from autofill.sweep where closed_at is null").fetchone()
     assert sweep is not None
-    return Big(connection, made.collection.id, worker, dead, sweep.id)
+    return Big(connection, made.collection.id, worker, dead, sweep[0])
 
 
 def _explained(connection: Connection, name: str, parameters: Mapping[str, Any], mode: str) -> dict[str, Any]:
     """The plan of the statement as it ran; what it wrote is rolled back."""
     names = list(parameters)
-    text = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", statement(name).decode())
+    text = re.sub(
+        r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", statement(name.partition(":")[0]).decode()
+    )
     prepared = sql.Identifier(f"guarded_{next(_numbers)}")
     values = sql.SQL(", ").join(map(sql.Literal, parameters.values()))
     execute = sql.SQL("execute {} ({})").format(prepared, values)
