@@ -21,8 +21,15 @@ the one rate of 10 %, a limit of 100 saw a 429 every four seconds instead of eve
 LEAST_CLIMB = 0.2
 """Calls a round at least: a ceiling of a few takes some seconds for each one more."""
 
-SAMPLE = 20
-"""So many calls tell whether lowering has helped."""
+SAMPLE = 40
+"""So many calls tell which share is rejected. With 20, one sample in five of an endpoint that turns away a fifth at
+random looked as if lowering had helped, and the ceiling sank to one call; with 40, one in thirteen."""
+
+HELPED = 0.6
+"""What is left of the share rejected, at most, where lowering has helped: under a limit it is 0.57 or less."""
+
+HOPELESS = 0.5
+"""With more rejected than this, the limit may be so far below that lowering once does not show."""
 
 ROUND_SECONDS = 1.0
 
@@ -39,8 +46,8 @@ class Learnt:
     """What an endpoint has shown. `ceiling` is calls in flight, None before the first 429.
 
     `knee` is what was in flight when it was lowered last, `generation` how often it was. `accepted` and `rejected` are
-    calls of this generation not judged yet; `rejected_before` is the share rejected when it was lowered, None once
-    `SAMPLE` calls in a row were accepted.
+    calls of this generation not judged yet. `rejected_before` is the share rejected when it was lowered (1 where too
+    few calls told), None once that has been judged. `background` is the share rejected whatever the load.
     """
 
     ceiling: float | None = None
@@ -49,6 +56,7 @@ class Learnt:
     accepted: int = 0
     rejected: int = 0
     rejected_before: float | None = None
+    background: float = 0.0
 
 
 def shares(limit: int, demands: Sequence[int]) -> list[int]:
@@ -115,40 +123,68 @@ def learn(learnt: Learnt, *, accepted: int, rejected: int, in_flight: int, is_ro
     passed since the last round, `is_busy` whether more calls are waiting than the ceiling lets go.
 
     Endpoints also turn calls away at random, whatever the load: lowering then goes on to one call at a time and helps
-    nobody. So it must help: where the same share is rejected as before it was lowered, it is left. (Above a half this
-    cannot be told from a limit far below, and it is lowered.)
+    nobody. So it must help: if the share rejected is about what it was, lowering is taken back, and that share is the
+    background; only twice as much lowers again.
     """
     if learnt.ceiling is None and not rejected:
         return learnt
     learnt = replace(learnt, accepted=learnt.accepted + accepted, rejected=learnt.rejected + rejected)
-    calls, before = learnt.accepted + learnt.rejected, learnt.rejected_before
-    if learnt.rejected:
-        share = learnt.rejected / calls
-        if before is None or max(share, before) > 0.5:
-            return _lowered(learnt, in_flight, share)
-        if calls < SAMPLE:
-            return learnt
-        if share <= LOWERED * before:
-            return _lowered(learnt, in_flight, share)
-        learnt = replace(learnt, accepted=0, rejected=0, rejected_before=share)
-    elif before is not None:
-        if calls < SAMPLE:
-            return learnt  # whether lowering has helped is judged where it led to, not further up
-        learnt = replace(learnt, accepted=0, rejected_before=None)
-    elif is_round:
-        learnt = replace(learnt, accepted=0)  # the share rejected at the next 429 is that of its own second
-    ceiling = learnt.ceiling
-    if ceiling is None or not (is_round and is_busy and calls):
+    calls = learnt.accepted + learnt.rejected
+    if calls == 0:
         return learnt
-    far = ceiling < 0.9 * learnt.knee
-    return replace(
-        learnt, ceiling=ceiling + (max(1.0, CLIMB_TO_KNEE * ceiling) if far else max(LEAST_CLIMB, CLIMB * ceiling))
-    )
+    share = learnt.rejected / calls
+    if learnt.rejected_before is not None:
+        after = _judge_lowering(learnt, share, calls)
+    else:
+        after = _judge_calm(learnt, share, calls, in_flight)
+    if after is None:
+        return learnt  # too few calls to tell; what is to be found out here is not found out further up
+    if after.generation > learnt.generation or after.ceiling is None or not (is_round and is_busy):
+        return after
+    return replace(after, ceiling=_climbed(after.ceiling, after.knee))
 
 
-def _lowered(learnt: Learnt, in_flight: int, share: float) -> Learnt:
-    base = float(in_flight) if learnt.ceiling is None else min(float(in_flight), learnt.ceiling)
-    return Learnt(max(1.0, LOWERED * base), base, learnt.generation + 1, 0, 0, share)
+def _judge_calm(learnt: Learnt, share: float, calls: int, in_flight: int) -> Learnt | None:
+    if learnt.background:
+        usual = share <= 2 * learnt.background
+        if calls < _enough(learnt.background):
+            return learnt if usual else None
+        if usual:
+            return replace(learnt, accepted=0, rejected=0, background=(learnt.background + share) / 2 if share else 0.0)
+    if not share:
+        return replace(learnt, accepted=0)  # the share at the next 429 is that of its own second
+    if learnt.ceiling is None:
+        return _lowered(learnt, in_flight, share if calls >= SAMPLE else 1.0)
+    # With a background it takes many calls to tell: what was in flight at the last of them says nothing.
+    base = learnt.ceiling if learnt.background else min(in_flight, learnt.ceiling)
+    return _lowered(learnt, base, share if calls >= SAMPLE else 1.0)
+
+
+def _judge_lowering(learnt: Learnt, share: float, calls: int) -> Learnt | None:
+    before = learnt.rejected_before or 0.0
+    if calls < (SAMPLE if share else _enough(before)):
+        return None
+    if not share:
+        return replace(learnt, accepted=0, rejected_before=None)
+    if max(share, before) > HOPELESS or share <= HELPED * before:
+        return _lowered(learnt, learnt.ceiling or 1.0, share)
+    return replace(learnt, ceiling=learnt.knee, accepted=0, rejected=0, rejected_before=None, background=share)
+
+
+def _enough(share: float) -> int:
+    """So many calls without a rejection that `share`, had it been that, would have shown (in 19 of 20 cases)."""
+    return max(SAMPLE, round(3 / share)) if share else SAMPLE
+
+
+def _lowered(learnt: Learnt, base: float, share: float) -> Learnt:
+    base = max(1.0, base)
+    return Learnt(max(1.0, LOWERED * base), base, learnt.generation + 1, 0, 0, share, learnt.background)
+
+
+def _climbed(ceiling: float, knee: float) -> float:
+    if ceiling < 0.9 * knee:
+        return ceiling + max(1.0, CLIMB_TO_KNEE * ceiling)
+    return ceiling + max(LEAST_CLIMB, CLIMB * ceiling)
 
 
 def paced(minute: int | None) -> int | None:

@@ -106,7 +106,13 @@ class _Round:
         self.report = report
         others = [_Other(*one) for one in found.leases]
         was = shares.Learnt(
-            found.ceiling, found.knee, found.generation, found.accepted, found.rejected, found.rejected_before
+            found.ceiling,
+            found.knee,
+            found.generation,
+            found.accepted,
+            found.rejected,
+            found.rejected_before,
+            found.background,
         )
         current = report.generation == was.generation
         self.is_round = found.round_age >= shares.ROUND_SECONDS
@@ -172,6 +178,7 @@ def _columns(rounds: Sequence[_Round]) -> dict[str, str]:
         "accepted": numbers(one.learnt.accepted for one in rounds),
         "rejected": numbers(one.learnt.rejected for one in rounds),
         "rejected_before": numbers(one.learnt.rejected_before for one in rounds),
+        "background": numbers(one.learnt.background for one in rounds),
         "rounds": numbers(one.is_round for one in rounds),
         "found_requests": numbers(one.report.found_requests for one in rounds),
         "found_tokens": numbers(one.report.found_tokens for one in rounds),

@@ -17,6 +17,7 @@ create table autofill.provider (
     accepted         int not null default 0,       -- calls not judged yet
     rejected         int not null default 0,
     rejected_before  float8,                       -- share of calls rejected when it was lowered
+    background       float8 not null default 0,    -- share rejected whatever the load
     lowered_at       timestamptz,
     round_at         timestamptz not null default clock_timestamp(),
     -- by its x-ratelimit headers, as long as they are fresh

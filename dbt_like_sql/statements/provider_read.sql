@@ -1,7 +1,7 @@
 -- Locked providers as they are now, each with the leases of its other live workers.
 with clock as materialized (select clock_timestamp() as now)
 select provider.id, base_url, model, provider.concurrency, provider.requests_minute, provider.tokens_minute,
-    proven_at is not null as proven, ceiling, knee, generation, accepted, rejected, rejected_before,
+    proven_at is not null as proven, ceiling, knee, generation, accepted, rejected, rejected_before, background,
     greatest(0, extract(epoch from cool_until - now))::float8 as cool,
     extract(epoch from now - round_at)::float8 as round_age,
     -- headers tell of the minute they were sent in

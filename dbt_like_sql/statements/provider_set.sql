@@ -9,4 +9,5 @@ on conflict (base_url, model) do update set
     cool_until = case when not %(reset)s then provider.cool_until end,
     ceiling = case when not %(reset)s then provider.ceiling end,
     rejected_before = case when not %(reset)s then provider.rejected_before end,
+    background = case when %(reset)s then 0 else provider.background end,
     found_at = case when not %(reset)s then provider.found_at end;

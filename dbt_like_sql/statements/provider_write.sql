@@ -3,10 +3,10 @@ with item as materialized (
     select * from unnest(
         %(providers)s::int[], %(changed)s::bool[], %(proven)s::bool[], %(cool)s::float8[],
         %(ceilings)s::float8[], %(knees)s::float8[], %(generations)s::int[], %(accepted)s::int[], %(rejected)s::int[],
-        %(rejected_before)s::float8[], %(rounds)s::bool[], %(found_requests)s::int[], %(found_tokens)s::bigint[],
+        %(rejected_before)s::float8[], %(background)s::float8[], %(rounds)s::bool[], %(found_requests)s::int[], %(found_tokens)s::bigint[],
         %(demands)s::int[], %(in_flight)s::int[], %(requests_wanted)s::int[], %(tokens_wanted)s::bigint[],
         %(concurrency)s::int[], %(requests_minute)s::int[], %(tokens_minute)s::bigint[]
-    ) as i (provider_id, changed, proven, cool, ceiling, knee, generation, accepted, rejected, rejected_before, is_round,
+    ) as i (provider_id, changed, proven, cool, ceiling, knee, generation, accepted, rejected, rejected_before, background, is_round,
             found_requests, found_tokens, demand, in_flight, requests_wanted, tokens_wanted, concurrency,
             requests_minute, tokens_minute)
 ),
@@ -15,7 +15,7 @@ learnt as (
         proven_at = case when item.proven then coalesce(provider.proven_at, clock_timestamp()) end,
         cool_until = greatest(provider.cool_until, clock_timestamp() + item.cool * interval '1 second'),
         ceiling = item.ceiling, knee = item.knee, generation = item.generation, accepted = item.accepted,
-        rejected = item.rejected, rejected_before = item.rejected_before,
+        rejected = item.rejected, rejected_before = item.rejected_before, background = item.background,
         lowered_at = case when item.generation > provider.generation then clock_timestamp() else provider.lowered_at end,
         round_at = case when item.is_round then clock_timestamp() else provider.round_at end,
         found_requests = coalesce(item.found_requests, provider.found_requests),
