@@ -167,7 +167,8 @@ def _judge_lowering(learnt: Learnt, share: float, calls: int) -> Learnt | None:
     if not share:
         return replace(learnt, accepted=0, rejected_before=None)
     if max(share, before) > HOPELESS or share <= HELPED * before:
-        return _lowered(learnt, learnt.ceiling or 1.0, share)
+        # by what was accepted, if that is less: from far above, 0.7 a time meant as many 429s as calls
+        return _lowered(learnt, learnt.ceiling or 1.0, share, min(LOWERED, 1 - share))
     return replace(learnt, ceiling=learnt.knee, accepted=0, rejected=0, rejected_before=None, background=share)
 
 
@@ -176,9 +177,9 @@ def _enough(share: float) -> int:
     return max(SAMPLE, round(3 / share)) if share else SAMPLE
 
 
-def _lowered(learnt: Learnt, base: float, share: float) -> Learnt:
+def _lowered(learnt: Learnt, base: float, share: float, to: float = LOWERED) -> Learnt:
     base = max(1.0, base)
-    return Learnt(max(1.0, LOWERED * base), base, learnt.generation + 1, 0, 0, share, learnt.background)
+    return Learnt(max(1.0, to * base), base, learnt.generation + 1, 0, 0, share, learnt.background)
 
 
 def _climbed(ceiling: float, knee: float) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cell_engine.cli import changes, dispatches, people, records, services, stack_commands
+from cell_engine.cli import changes, dispatches, people, providers, records, services, stack_commands
 from cell_engine.errors import AutofillError
 
 EXIT_CODES = """\
@@ -78,6 +78,7 @@ for module, panel in (
             rich_help_panel=panel,
             context_settings=module.CONTEXT_SETTINGS.get(command.__name__),
         )(command)
+app.add_typer(providers.app, name="provider", rich_help_panel="Dispatches and rules")
 
 
 def main() -> None:

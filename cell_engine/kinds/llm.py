@@ -109,7 +109,7 @@ class LlmKind:
     def provider(self, column: Column) -> ProviderKey:
         """The base URL as the client calls it, and the column's model: limits belong to both."""
         if self._endpoint is None:
-            self._endpoint = _endpoint(self._address() or _OPENAI)
+            self._endpoint = shown_address(self._address() or _OPENAI)
         return ProviderKey(self._endpoint, cast(str, column.settings["model"]))
 
     async def compute(self, call: Call) -> Outcome:
@@ -229,7 +229,7 @@ def _request(column: Column) -> dict[str, Any]:
     return body
 
 
-def _endpoint(address: str) -> str:
+def shown_address(address: str) -> str:
     """A base URL that may be shown and compared: no user, no password, no query, one slash at its end."""
     try:
         parts = urlsplit(address)

@@ -25,8 +25,8 @@ HOLD_SECONDS = 3.0
 RETURN_SECONDS = (2.0, 4.0)
 """A row for which there was no room comes again after so long."""
 
-PAUSING_SECONDS = 1.0
-"""After a failure that every call would meet: by then the lane is held."""
+PAUSING_SECONDS = 2.0
+"""So long nobody calls after a failure that every call would meet: by then all workers know that the lane is held."""
 
 AHEAD_SECONDS = 0.5
 """So much work is claimed ahead of an endpoint: a claim comes every 0.1 s at least."""
@@ -176,19 +176,22 @@ class Provider:
                 self._hurry()
         elif error in PAUSING:
             self._is_proven = self._proof = False
-            self._close(PAUSING_SECONDS)
-            self._hurry()
+            self._cool(PAUSING_SECONDS)
 
     def _reject(self, ticket: Ticket, retry_after: float | None) -> None:
         if retry_after:
-            self._cool_until = max(self._cool_until, asyncio.get_running_loop().time() + retry_after)
-            self._close(retry_after)
-            self._hurry()
+            self._cool(retry_after)
         if ticket.generation == self._generation:
             self._rejected += 1
             if self._rejected == 1:
                 self._at_rejection = self.in_flight + 1
                 self._hurry()
+
+    def _cool(self, seconds: float) -> None:
+        """Here at once, everywhere with the next round."""
+        self._cool_until = max(self._cool_until, asyncio.get_running_loop().time() + seconds)
+        self._close(seconds)
+        self._hurry()
 
     # ---- places
 
@@ -353,7 +356,7 @@ class Provider:
             self._expiry = loop.call_later(seconds, self._expire)
         if grant.cool > 0:
             self._close(grant.cool)
-        elif self._closed_until - now > PAUSING_SECONDS and self._cool_until <= self._cool_told:
+        elif self._closed_until > now and self._cool_until <= self._cool_told:
             self._closed_until = now  # somebody has put it right
             self._wake()
         soon = self._soon(now)
