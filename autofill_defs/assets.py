@@ -42,8 +42,8 @@ def _rows_spec(defined: DefinedCollection) -> dg.AssetSpec:
     ]
     return dg.AssetSpec(
         defined.rows_key,
-        description=f"The rows of {defined.full_name}, a partition for each batch that arrived. Drop a CSV or Parquet "
-        f"file into `{defined.inbox}` to add one.",
+        description=f"The rows of {defined.full_name}, a partition for each batch that arrived. Drop a CSV, "
+        f"TSV, JSON Lines or Parquet file into `{defined.inbox}` to add one.",
         partitions_def=defined.partitions,
         group_name=defined.identifier,
         kinds={"table", "postgres"},

@@ -61,9 +61,9 @@ def build_inbox_sensor(defined: DefinedCollection) -> dg.SensorDefinition:
         job_name=defined.identifier if defined.computed else None,
         minimum_interval_seconds=_LOOK_EVERY,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Loads the CSV and Parquet files dropped into {defined.inbox} as batches of {defined.full_name}, "
-        "and requests the run that fills their columns. A file is loaded once two looks find it unchanged. Keeps the "
-        "collection's definition applied.",
+        description=f"Loads the CSV, TSV, JSON Lines and Parquet files dropped into {defined.inbox} as batches of "
+        f"{defined.full_name}, and requests the run that fills their columns. A file is loaded once two "
+        "looks find it unchanged. Keeps the collection's definition applied.",
     )
 
 

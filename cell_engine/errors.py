@@ -25,6 +25,19 @@ class BadValueError(AutofillError):
     exit_code = 2
 
 
+class AdmissionError(AutofillError):
+    """More was asked for than a limit allows for now; nothing of it was taken in. `limit` is its name (as
+    `autofill limits` has it), `value` what it is, `seconds` after which it is worth trying again."""
+
+    exit_code = 6
+
+    def __init__(self, message: str, *, limit: str, value: int, seconds: float) -> None:
+        self.limit = limit
+        self.value = value
+        self.seconds = seconds
+        super().__init__(message)
+
+
 class SchemaVersionError(AutofillError):
     """The database schema is older or newer than this process can work with."""
 

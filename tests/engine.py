@@ -95,9 +95,14 @@ def make(
     *,
     demand: bool = True,
     key: str = "batch",
+    admission: bool = False,
 ) -> Made:
-    """Apply `spec`, and load `rows` (by column name) as one batch."""
+    """Apply `spec`, and load `rows` (by column name) as one batch. Tests ask more often than people may, unless it is
+    for `admission` that they ask."""
     applied = apply(connection, compile_text(spec), actor="test")
+    if not admission:
+        for table in ("namespace", "collection"):
+            connection.execute(f"update autofill.{table} set dispatches = null".encode())
     collection = find_collection(connection, applied.collection.full_name)
     batch = None
     if rows:

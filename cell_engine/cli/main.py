@@ -8,13 +8,13 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cell_engine.cli import changes, dispatches, people, providers, records, services, stack_commands
+from cell_engine.cli import changes, dispatches, limits, people, providers, records, services, stack_commands
 from cell_engine.errors import AutofillError
 
 EXIT_CODES = """\
 Exit codes: 0 done · 1 it failed, or cells ended in error · 2 wrong usage, a value that does not fit or a name that does
 not exist · 3 the database schema is out of range · 4 the database cannot be reached · 5 loaded, but some lines were
-rejected · 130 interrupted
+rejected · 6 refused by a limit for now (`autofill limits`) · 130 interrupted
 """
 
 _UNREACHABLE = 4
@@ -78,7 +78,8 @@ for module, panel in (
             rich_help_panel=panel,
             context_settings=module.CONTEXT_SETTINGS.get(command.__name__),
         )(command)
-app.add_typer(providers.app, name="provider", rich_help_panel="Dispatches and rules")
+app.add_typer(limits.app, rich_help_panel="Limits")
+app.add_typer(providers.app, name="provider", rich_help_panel="Limits")
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Files and frames into rows: streamed, checked cell by cell, added batch by batch, the same content once.
 
-`load_file` takes CSV and Parquet, `load_frame` any polars frame. A file is refused whole, before anything of it is
-stored, when it cannot be what it says (another encoding, unknown columns); a line that does not fit is rejected alone,
-with its number, next to the good ones that go in.
+`load_file` takes CSV, TSV, JSON Lines and Parquet, `load_frame` any polars frame. A file is refused whole,
+before anything of it is stored, when it cannot be what it says (another encoding, unknown columns); a line that does
+not fit is rejected alone, with its number, next to the good ones that go in.
 """
 
 from cell_engine.load.errors import LoadError

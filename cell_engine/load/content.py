@@ -15,6 +15,9 @@ from typing import BinaryIO, Literal, TypeAlias
 from cell_engine.load.errors import LoadError
 from cell_engine.specs.text import shorten
 
+Format: TypeAlias = Literal["csv", "jsonl", "parquet"]
+"""csv: also with tabs."""
+
 Stamp: TypeAlias = tuple[int, int, int, int]
 
 _CHUNK = 2**20
@@ -45,7 +48,7 @@ class Content:
 
     path: Path
     digest: str
-    format: Literal["csv", "parquet"]
+    format: Format
     stamp: Stamp
 
     def check_unchanged(self) -> None:
@@ -88,7 +91,7 @@ def _stamp(path: Path) -> Stamp:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _format(path: Path, head: bytes) -> Literal["csv", "parquet"]:
+def _format(path: Path, head: bytes) -> Format:
     if head.startswith(_PARQUET):
         return "parquet"
     if path.suffix.lower() == ".parquet":
@@ -101,8 +104,8 @@ def _format(path: Path, head: bytes) -> Literal["csv", "parquet"]:
             raise LoadError(f"{path}: it is {encoding}, not UTF-8; {_convert(path, encoding)}")
     for magic, what in _OTHER_FORMATS:
         if head.startswith(magic):
-            raise LoadError(f"{path}: neither CSV nor Parquet: it is {what}")
-    return "csv"
+            raise LoadError(f"{path}: neither CSV, TSV, JSON Lines nor Parquet: it is {what}")
+    return "jsonl" if path.suffix.lower() in (".jsonl", ".ndjson") else "csv"
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:

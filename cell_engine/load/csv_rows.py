@@ -1,4 +1,4 @@
-"""CSV into records: RFC 4180 with any line end, an empty field (quoted or not) is a missing value.
+"""CSV, or TSV by its name, into records: RFC 4180 with any line end, an empty field (quoted or not) is a missing value.
 
 Lines are physical ones, as an editor counts them. A line that begins no proper record is rejected alone and reading
 goes on at the next one, so that a quote left open costs its own line and not all those up to the next quote.
@@ -26,7 +26,7 @@ def csv_rows(path: Path, version: Version, skip: int) -> Iterator[Record]:
     # The module's own limit is for a whole process; here records are bounded before fields can be.
     csv.field_size_limit(max(csv.field_size_limit(), RECORD_LIMIT + 1))
     with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as file:
-        records = _records(_Lines(file))
+        records = _records(_Lines(file), "\t" if is_tsv(path) else ",")
         columns = _header(path, records, version)
         for line, fields in islice(records, skip, None):
             if isinstance(fields, str):
@@ -35,6 +35,11 @@ def csv_rows(path: Path, version: Version, skip: int) -> Iterator[Record]:
                 yield rejection(line, f"{len(fields)} fields, the header has {len(columns)}")
             else:
                 yield _row(line, fields, columns)
+
+
+def is_tsv(path: Path) -> bool:
+    """Whether fields are separated by tabs. By the name: a header of one column holds neither comma nor tab."""
+    return path.suffix.lower() in (".tsv", ".tab")
 
 
 def _header(path: Path, records: Iterator[tuple[int, list[str] | str]], version: Version) -> list[Column]:
@@ -56,9 +61,9 @@ def _row(line: int, fields: list[str], columns: list[Column]) -> Record:
     return record(line, row, faults)
 
 
-def _records(lines: "_Lines") -> Iterator[tuple[int, list[str] | str]]:
+def _records(lines: "_Lines", delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
     """Each record's first line and its fields, or what is wrong with that line. Blank lines are no records."""
-    reader = csv.reader(lines, strict=True)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
         line = lines.begin()
         try:
@@ -79,7 +84,7 @@ def _explain(error: csv.Error) -> str:
     match str(error):
         case "unexpected end of data":
             return "a quote is opened and never closed"
-        case "',' expected after '\"'":
+        case "',' expected after '\"'" | "'\t' expected after '\"'":
             return "a quoted field goes on after its closing quote: is a quote inside it not doubled, or left open?"
         case other:
             return other

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cell_engine.load.content import read_content
+from cell_engine.load.content import Format, read_content
 from cell_engine.load.csv_rows import csv_rows
 from cell_engine.load.errors import LoadError
 from cell_engine.load.frame_rows import frame_rows, parquet_rows
+from cell_engine.load.jsonl_rows import jsonl_rows
 from cell_engine.load.rows import Record
 from cell_engine.specs.text import Json, clean_text
 from cell_engine.specs.version import Version
@@ -27,6 +28,11 @@ PART_RECORDS = 50_000
 PART_BYTES = 64 * 2**20
 """A batch ends at whichever of the two comes first; bytes are those of its rows in memory."""
 
+_READERS: dict[Format, Callable[[Path, Version, int], Iterator[Record]]] = {
+    "csv": csv_rows,
+    "jsonl": jsonl_rows,
+    "parquet": parquet_rows,
+}
 _KEY_DIGITS = 16
 _PROGRESS_EVERY = 1_000
 _REASONS_SHOWN = 3
@@ -78,14 +84,14 @@ def load_file(
     demand: bool = True,
     on_rows: Callable[[int], None] | None = None,
 ) -> Loaded:
-    """Load a CSV or Parquet file, told apart by content; memory does not grow with the file.
+    """Load a CSV, TSV, JSON Lines or Parquet file; memory does not grow with the file.
 
     `on_rows` is called now and then with the number of records passed so far. With `demand`, what the rows make due is
     dispatched. Raises LoadError for a file that cannot be loaded; what was in before is named and stays, and loading
     the same content again goes on after it.
     """
     content = read_content(path)
-    rows = csv_rows if content.format == "csv" else parquet_rows
+    rows = _READERS[content.format]
     load = _Load(
         connection,
         collection,

@@ -68,10 +68,9 @@ def match_columns(names: Sequence[str], version: Version, where: str) -> list[Co
             problems.append(f"{shown}, is the same as header {first_at[name]}")
         elif not name:
             problems.append(f"header {number} is empty")
-        elif column is None:
-            problems.append(f"{shown}, is no column of the collection{_hint(name, names, inputs)}")
-        elif column.kind is not None:
-            problems.append(f"{shown}, is a computed column: its cells are filled in by {column.kind}, not loaded")
+        elif column is None or column.kind is not None:
+            separated = _separator_hint(name, names)
+            problems.append(f"{shown},{separated or column_hint(name, version)}")
         else:
             columns.append(column)
         first_at.setdefault(name, number)
@@ -84,12 +83,23 @@ def match_columns(names: Sequence[str], version: Version, where: str) -> list[Co
     return columns
 
 
-def _hint(name: str, names: Sequence[str], inputs: Sequence[str]) -> str:
+def column_hint(name: str, version: Version) -> str:
+    """Why `name` is no column that can be loaded, and what may have been meant."""
+    column = version.by_name.get(name)
+    if column is not None:
+        return f" is a computed column: its cells are filled in by {column.kind}, not loaded"
+    return " is no column of the collection" + suggest(name, [one.name for one in version.input_columns])
+
+
+def _separator_hint(name: str, names: Sequence[str]) -> str:
+    """What else than a wrong name may be wrong with a header; empty where nothing is."""
+    no_column = " is no column of the collection"
     if "\n" in name or "\r" in name:
-        return ": it contains a line break; is a quote left open?"
+        return f"{no_column}: it contains a line break; is a quote left open?"
     if "\x00" in name:
-        return ": it contains U+0000; is the file UTF-16? Save it as UTF-8"
+        return f"{no_column}: it contains U+0000; is the file UTF-16? Save it as UTF-8"
     separator = next((one for one in ";\t|" if one in name), None)
     if len(names) == 1 and separator:
-        return f"; are its fields separated by {separator!r}? They must be by commas"
-    return suggest(name, inputs)
+        wanted = "They must be by commas" if separator != "\t" else "Name the file .tsv"
+        return f"{no_column}; are its fields separated by {separator!r}? {wanted}"
+    return ""

@@ -13,6 +13,7 @@ from typing import Literal
 from cell_engine.errors import AutofillError, BadValueError, NotFoundError
 from cell_engine.specs.text import Json
 from cell_engine.specs.version import Version
+from cell_engine.store.admission import admit
 from cell_engine.store.collections import hold_version
 from cell_engine.store.database import Connection, run
 from cell_engine.store.demands import insert_dispatch, lock_rows, lock_work, raise_rows
@@ -53,9 +54,10 @@ def edit(connection: Connection, collection_id: int, row_id: int, values: Mappin
     """A person's values for cells of one row, by column id; None is a blank, which is a value too.
 
     Returns the dispatch's id. Raises NotFoundError for a row or column that does not exist, BadValueError for a value
-    that does not fit its type.
+    that does not fit its type, AdmissionError when a limit refuses it for now (so do reset, undo and redo).
     """
     with connection.transaction():
+        admit(connection, collection_id)
         version = hold_version(connection, collection_id)
         wanted = {column: _Wanted(True, _accept(version, column, value)) for column, value in values.items()}
         dispatch_id, displaced, _ = _change(connection, version, {row_id: wanted}, "edit", actor)
@@ -70,6 +72,7 @@ def reset(connection: Connection, collection_id: int, row_id: int, columns: Sequ
     has a person's value.
     """
     with connection.transaction():
+        admit(connection, collection_id)
         version = hold_version(connection, collection_id)
         for column in columns:
             _column_name(version, column)
@@ -122,6 +125,7 @@ def history(
 
 def _revert(connection: Connection, collection_id: int, reason: Literal["undo", "redo"], actor: str) -> int:
     with connection.transaction():
+        admit(connection, collection_id)
         version = hold_version(connection, collection_id)
         # One at a time per collection and actor: two undos at once are two changes taken back, not one twice.
         connection.execute(

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from cell_engine.fairness import Share
 from cell_engine.plan import Asked, Cell, Row
-from cell_engine.store.arrays import numbers
+from cell_engine.store.arrays import numbers, texts
 from cell_engine.store.database import Connection, run
+from cell_engine.store.slots import give_back, give_more, give_out
 from cell_engine.store.sweeping import sweep
 
 WAKE_LIMIT = 1000
-BACKLOG = 2000
-"""Rows that sweeps have handed over to another lane (twice the cap, if that is more), or that wait to be tried again:
-above it, they start no more."""
+NO_BOUNDS: Mapping[tuple[int, str], int] = {}
 
 
 class WorkerEndedError(Exception):
@@ -103,12 +103,16 @@ def claim(
     slots: int,
     sweep_slots: int,
     freed: Mapping[int, int],
+    bounds: Mapping[tuple[int, str], int] = NO_BOUNDS,
+    bound: int | None = None,
 ) -> Claimed:
-    """Claim up to `slots` rows of these pools, at most `sweep_slots` of them from sweeps, and read them.
+    """Claim up to `slots` rows of these pools, and read them; at most `sweep_slots` of them from sweeps, unless more
+    edits wait than there is room for.
 
-    `freed` are slots by collection id that releases have given up since the last claim. Raises WorkerEndedError when
-    the worker was ended meanwhile; then it has taken nothing. After any other error `recover` must come before the
-    next claim: what was taken is not known.
+    `freed` are slots by collection id that releases have given up since the last claim. `bounds` are rows worth
+    claiming by lane (collection id, job type), `bound` that of all other lanes; None: as many as there are. Raises
+    WorkerEndedError when the worker was ended meanwhile; then it has taken nothing. After any other error `recover`
+    must come before the next claim: what was taken is not known.
     """
     with connection.transaction():
         _asynchronously(connection)
@@ -116,16 +120,7 @@ def claim(
         run(connection, "wake_delayed", limit=WAKE_LIMIT)
     with connection.transaction():
         _asynchronously(connection)
-        run(connection, "claim_lock")
-        lanes = run(
-            connection,
-            "claim_quota",
-            worker_id=token.worker_id,
-            job_types=list(job_types),
-            slots=slots,
-            sweep_slots=sweep_slots,
-            backlog=BACKLOG,
-        ).fetchall()
+        lanes = give_out(connection, token.worker_id, job_types, slots, sweep_slots, bounds, bound)
     return _take(connection, token, lanes)
 
 
@@ -152,13 +147,13 @@ def park(connection: Connection, rows: Sequence[Any]) -> None:
         run(connection, "work_park", collections=collections, rows=row_ids)
 
 
-def _take(connection: Connection, token: Token, lanes: Sequence[Any]) -> Claimed:
+def _take(connection: Connection, token: Token, lanes: Sequence[Share]) -> Claimed:
     claimed = Claimed()
     with connection.transaction():
         _asynchronously(connection)
         if run(connection, "worker_hold", worker_id=token.worker_id).fetchone() is None:
             raise WorkerEndedError(str(token.worker_id))
-        queued = [lane for lane in lanes if lane.queued]
+        queued = [lane for lane in lanes if lane.urgent or lane.handed]
         keys: list[RowKey] = []
         if queued:
             keys += _keys(
@@ -167,9 +162,10 @@ def _take(connection: Connection, token: Token, lanes: Sequence[Any]) -> Claimed
                     "claim_queued",
                     worker_id=token.worker_id,
                     claim=token.claim,
-                    collections=[lane.collection_id for lane in queued],
-                    job_types=[lane.job_type for lane in queued],
-                    slots=[lane.queued for lane in queued],
+                    collections=numbers([lane.collection_id for lane in queued]),
+                    job_types=texts([lane.job_type for lane in queued]),
+                    urgent=numbers([lane.urgent for lane in queued]),
+                    handed=numbers([lane.handed for lane in queued]),
                 )
             )
         sweeping = [lane for lane in lanes if lane.swept]
@@ -180,7 +176,7 @@ def _take(connection: Connection, token: Token, lanes: Sequence[Any]) -> Claimed
             claimed.goes_on = swept.goes_on or not swept.rows
         unused: Counter[int] = Counter()
         for lane in lanes:
-            unused[lane.collection_id] += lane.queued + lane.swept
+            unused[lane.collection_id] += lane.slots
         unused.subtract(key.collection_id for key in keys)
         give_back(connection, token.worker_id, unused)
     # When it has committed: until then nobody else walks the sweeps that were walked here.
@@ -192,16 +188,7 @@ def widen(connection: Connection, worker_id: UUID, visits: Sequence[tuple[RowKey
     """One more slot for each of these visits (key, claim), as far as the caps go; returns those that have it."""
     with connection.transaction():
         _asynchronously(connection)
-        run(connection, "claim_lock")
-        granted = {
-            one.collection_id: one.slots
-            for one in run(
-                connection,
-                "slot_more",
-                worker_id=worker_id,
-                collections=[key.collection_id for key, _ in visits],
-            )
-        }
+        granted = give_more(connection, worker_id, [key.collection_id for key, _ in visits])
     if not granted:
         return []
     chosen: list[tuple[RowKey, int]] = []
@@ -220,13 +207,6 @@ def widen(connection: Connection, worker_id: UUID, visits: Sequence[tuple[RowKey
         unused.subtract(key.collection_id for key, _ in widened)
         give_back(connection, worker_id, unused)
     return widened
-
-
-def give_back(connection: Connection, worker_id: UUID, slots: Mapping[int, int]) -> None:
-    """Slots by collection id that were given and not used."""
-    unused = {collection: count for collection, count in slots.items() if count}
-    if unused:
-        run(connection, "slot_return", worker_id=worker_id, collections=list(unused), slots=list(unused.values()))
 
 
 def reread(connection: Connection, worker_id: UUID, visits: Sequence[tuple[RowKey, int]]) -> list[Reading]:

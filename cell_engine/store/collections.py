@@ -8,8 +8,6 @@ from cell_engine.specs.compile import CompiledSpec
 from cell_engine.specs.version import Column, Version
 from cell_engine.store.database import Connection, run
 
-DEFAULT_CAP = 200
-
 
 @dataclass(frozen=True, slots=True)
 class Collection:
@@ -106,7 +104,7 @@ def add_version(connection: Connection, collection: Collection, spec: CompiledSp
         number=number,
         hash=spec.hash,
         actor=actor,
-        cap=spec.cap if spec.cap is not None else DEFAULT_CAP,
+        cap=spec.cap,
         columns=[column.id for column in columns],
         names=[column.name for column in columns],
         kinds=[column.kind for column in columns],

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from cell_engine.errors import BadValueError, NotFoundError
 from cell_engine.specs.version import Version
+from cell_engine.store.admission import admit
 from cell_engine.store.collections import load_version
 from cell_engine.store.database import Connection, run
 from cell_engine.store.results import end_dispatches
@@ -44,7 +45,7 @@ def dispatch(
     `columns` are computed columns asked for by name; none means whatever is on-change and differs. Cells that are fresh
     are left alone unless `force`; with `only_if` (see `plan.matches`), so is every cell that is none of it. With a
     `key` that has been used, the dispatch it made is returned: asked twice, done once. Raises NotFoundError for rows or
-    columns that do not exist.
+    columns that do not exist, and AdmissionError when a limit refuses it for now.
     """
     with connection.transaction():
         if key is not None:
@@ -53,6 +54,7 @@ def dispatch(
             known = run(connection, "dispatch_by_key", key=key).fetchone()
             if known is not None:
                 return int(known.id)
+        admit(connection, collection_id, 1 if isinstance(scope, RangeScope) else _cells(scope.rows, columns))
         dispatch_id, displaced = dispatch_in_transaction(
             connection,
             collection_id,
@@ -122,6 +124,7 @@ def dispatch_in_transaction(
         only_if=only_if,
         key=key,
         rows=len(rows_),
+        backlog=_cells(rows_, columns),
     )
     met = lock_work(connection, collection_id, rows_)
     return dispatch_id, raise_rows(connection, version, rows_, met, dispatch_id, columns)
@@ -175,9 +178,12 @@ def insert_dispatch(
     only_if: Sequence[str] | None = None,
     key: str | None = None,
     rows: int = 0,
+    backlog: int = 1,
     reverts: int | None = None,
 ) -> tuple[int, int]:
-    """The dispatch itself, over `rows` rows; returns its id and its signal, taken here: hold the locks first."""
+    """The dispatch itself, over `rows` rows; returns its id and its signal, taken here: hold the locks first.
+
+    `backlog` are the cells it asks for row by row."""
     width = len(columns) or sum(column.mode == "on_change" for column in version.computed)
     made = run(
         connection,
@@ -191,6 +197,7 @@ def insert_dispatch(
         total=rows * width,
         version=version.number,
         reverts=reverts,
+        backlog=backlog,
         only_if=None if only_if is None else list(only_if),
     ).fetchone()
     assert made is not None
@@ -219,6 +226,11 @@ def _job_type(version: Version, columns: Sequence[int]) -> str:
     wanted = set(columns) or {column.id for column in version.computed if column.mode == "on_change"}
     first = next((column for column in version.computed if column.id in wanted), None)
     return first.job_type if first is not None else "function"
+
+
+def _cells(rows: Sequence[int], columns: Sequence[int]) -> int:
+    """Cells asked for row by row; where none is named, a row is one."""
+    return len(set(rows)) * max(1, len(columns))
 
 
 def _check_columns(version: Version, columns: Sequence[int]) -> None:

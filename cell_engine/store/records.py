@@ -5,8 +5,8 @@ from datetime import datetime
 from uuid import UUID
 
 from cell_engine.specs.text import Json
-from cell_engine.store.claims import BACKLOG
 from cell_engine.store.database import Connection, run
+from cell_engine.store.slots import BACKLOG
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from cell_engine.fairness import Share
 from cell_engine.store.arrays import numbers, texts
 from cell_engine.store.database import Connection, run
 
@@ -26,10 +27,10 @@ class Swept:
     goes_on: bool = False
 
 
-def sweep(connection: Connection, worker_id: UUID, claim: int, lanes: Sequence[Any]) -> Swept:
+def sweep(connection: Connection, worker_id: UUID, claim: int, lanes: Sequence[Share]) -> Swept:
     """The next rows of the oldest open sweep of each lane, up to its `swept` slots, as work of this claim."""
     swept = Swept()
-    of_collection: dict[int, list[Any]] = defaultdict(list)
+    of_collection: dict[int, list[Share]] = defaultdict(list)
     for lane in lanes:
         of_collection[lane.collection_id].append(lane)
     # Lanes of one collection after another: they may come to the same row.
@@ -38,7 +39,7 @@ def sweep(connection: Connection, worker_id: UUID, claim: int, lanes: Sequence[A
     return swept
 
 
-def _sweep_apart(connection: Connection, worker_id: UUID, claim: int, lanes: Sequence[Any], swept: Swept) -> None:
+def _sweep_apart(connection: Connection, worker_id: UUID, claim: int, lanes: Sequence[Share], swept: Swept) -> None:
     """Lanes of different collections, side by side.
 
     A sweep whose only rows left are held by somebody does not keep the ones behind it waiting. One that is limited to

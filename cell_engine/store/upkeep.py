@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import psycopg
 
+from cell_engine.store.admission import count_backlog
 from cell_engine.store.claims import park
 from cell_engine.store.control import finish_cancel, settle
 from cell_engine.store.database import Connection, run
@@ -26,7 +27,7 @@ class Upkeep:
 
 
 def keep_up(connection: Connection) -> Upkeep:
-    """One round: end workers whose lease ran out, give their visits back, end dispatches that are over, and holds."""
+    """One round: end workers whose lease ran out, give their visits back, end dispatches and holds that are over."""
     expire(connection)
     workers = len(run(connection, "reclaim_workers").fetchall())
     visits = 0
@@ -42,6 +43,7 @@ def keep_up(connection: Connection) -> Upkeep:
                 settle(connection, one.id, one.unsettled_at)  # likewise
         ended += len(end_dispatches(connection, [one.id for one in open_]))
         if len(open_) < BATCH:
+            count_backlog(connection)
             return Upkeep(workers, visits, ended)
         after = open_[-1].id
 

@@ -14,6 +14,7 @@ import psycopg
 from cell_engine.kinds.apart import Apart
 from cell_engine.kinds.registry import JOB_TYPES, make_kinds
 from cell_engine.log import get_logger
+from cell_engine.shares import ProviderKey
 from cell_engine.specs.version import Version
 from cell_engine.store import schema
 from cell_engine.store.claims import (
@@ -108,6 +109,7 @@ class Worker:
         self._giving_up: set[asyncio.Task[None]] = set()
         self._versions: dict[tuple[int, int], Version] = {}
         self._names: dict[int, str] = {}
+        self._endpoints: dict[tuple[int, str], set[ProviderKey]] = {}  # by lane
         self._wanting: list[Visit] = []
         self._marked: dict[tuple[RowKey, int], tuple[int, ...]] = {}
         self._freed = asyncio.Event()
@@ -266,7 +268,9 @@ class Worker:
         token = Token(self._id, self._claims)
         freed = self._finalizer.take_freed(self._id)
         try:
-            claimed = await self._claim_link.call(_claim, token, self._job_types, free, sweep_slots, freed)
+            claimed = await self._claim_link.call(
+                _claim, token, self._job_types, free, sweep_slots, freed, self._bounds()
+            )
             for reading in claimed.visits:
                 await self._know(reading, self._claim_link)
         except psycopg.Error as error:
@@ -281,6 +285,20 @@ class Worker:
             return AGAIN_SECONDS
         # A full claim means that there is more; a partial one, that lanes ran dry or caps are full.
         return 0.002 if len(claimed.visits) >= free else POLL_SECONDS
+
+    def _bounds(self) -> dict[tuple[int, str], int]:
+        """Rows worth claiming, of lanes whose endpoints can take only some soon: other workers may have room, and here
+        they would keep slots from lanes that can go on. A lane with nothing here gets one: it may be an edit."""
+        bounds: dict[tuple[int, str], int] = {}
+        for lane, keys in self._endpoints.items():
+            rows = self.providers.ahead(keys)
+            if rows is not None:
+                bounds[lane] = max(0, rows)
+            if rows == 0 and not any(
+                (one.reading.key.collection_id, one.reading.job_type) == lane for one in self._visits.values()
+            ):
+                bounds[lane] = 1
+        return bounds
 
     async def _widen(self) -> None:
         """More slots for visits of edits that could call more side by side; who gets none now asks again."""
@@ -357,6 +375,13 @@ class Worker:
         if which not in self._versions:
             version, name = await link.call(_load, *which)
             self._versions[which] = version
+            endpoints: dict[tuple[int, str], set[ProviderKey]] = {}
+            for column in version.computed:
+                kind = self.kinds.get(column.job_type)
+                key = None if kind is None else kind.provider(column)
+                if key is not None:
+                    endpoints.setdefault((reading.key.collection_id, column.job_type), set()).add(key)
+            self._endpoints |= endpoints
             self._names[reading.key.collection_id] = name
 
 
@@ -367,8 +392,9 @@ def _claim(
     slots: int,
     sweep_slots: int,
     freed: Mapping[int, int],
+    bounds: Mapping[tuple[int, str], int],
 ) -> Claimed:
-    claimed = claim(connection, token, job_types, slots, sweep_slots, freed)
+    claimed = claim(connection, token, job_types, slots, sweep_slots, freed, bounds)
     if claimed.swept:
         end_dispatches(connection, claimed.swept)
     return claimed

@@ -58,19 +58,15 @@ class Providers:
 
     def ahead(self, keys: Iterable[ProviderKey]) -> int | None:
         """How many more rows it is worth to claim whose calls go to one of these; None: as many as you like, -1: none
-        before they have cooled down."""
-        now, rows, all_cool = asyncio.get_running_loop().time(), 0, True
-        for key in keys:
-            provider = self._by_key.get(key)
-            if provider is None:
-                return None
-            if provider.cools(now):
-                continue
-            room = provider.ahead(now)
-            if room is None:
-                return None
-            rows, all_cool = rows + room, False
-        return -1 if all_cool else rows
+        before they have cooled down. Those that nobody has called yet say nothing."""
+        now = asyncio.get_running_loop().time()
+        known = [self._by_key[key] for key in keys if key in self._by_key]
+        if not known:
+            return None
+        rooms = [one.ahead(now) for one in known if not one.cools(now)]
+        if None in rooms:
+            return None
+        return sum(room or 0 for room in rooms) if rooms else -1
 
     async def run(self) -> None:
         pause = ROUND_SECONDS

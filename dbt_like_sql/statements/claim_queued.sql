@@ -1,16 +1,28 @@
--- Take queued rows of each granted lane: edits first, then retries, then sweeps; within one what waited longest.
--- The candidates are fixed first (a join under LIMIT may update more rows than it says).
+-- Take queued rows of each granted lane: of its edits and retries, edits first, and of what sweeps have handed over; what
+-- waited longest first. The candidates are fixed first (a join under LIMIT may update more rows than it says).
 with lane as (
-    select * from unnest(%(collections)s::int[], %(job_types)s::text[], %(slots)s::int[])
-        as l (collection_id, job_type, slots)
+    select * from unnest(%(collections)s::int[], %(job_types)s::text[], %(urgent)s::int[], %(handed)s::int[])
+        as l (collection_id, job_type, urgent, handed)
 ),
 due as materialized (
     select candidate.* from lane cross join lateral (
-        select collection_id, row_id from autofill.work
-        where state = 'queued' and work.collection_id = lane.collection_id and work.job_type = lane.job_type
-        order by priority, queued_at
-        limit lane.slots
-        for update skip locked
+        select * from (
+            select collection_id, row_id from autofill.work
+            where state = 'queued' and work.collection_id = lane.collection_id and work.job_type = lane.job_type
+              and priority < 'sweep'
+            order by priority, queued_at
+            limit lane.urgent
+            for update skip locked
+        ) as ahead
+        union all
+        select * from (
+            select collection_id, row_id from autofill.work
+            where state = 'queued' and work.collection_id = lane.collection_id and work.job_type = lane.job_type
+              and priority = 'sweep'
+            order by queued_at
+            limit lane.handed
+            for update skip locked
+        ) as behind
     ) as candidate
 )
 update autofill.work

@@ -20,8 +20,11 @@ select namespace.name || '/' || collection.name as collection, waiting.job_type,
             where ended_at is null and beat_at + lease > clock_timestamp() and waiting.job_type = any(job_types)
         ) then 'no live worker serves this job type'
         when hold.reason is not null then 'held for ' || hold.reason || ': ' || hold.message
-        when coalesce(held.slots, 0) >= collection.cap then 'the cap of ' || collection.cap || ' calls is in flight'
-        -- the bounds of claim_quota
+        when held.slots >= collection.cap then 'the cap of ' || collection.cap || ' calls is in flight'
+        when held.of_namespace >= namespace.cap
+        then 'the cap of ' || namespace.cap || ' calls of namespace ' || namespace.name || ' is in flight'
+        when held.in_all >= limits.cap then 'the cap of ' || limits.cap || ' calls in all is in flight'
+        -- the bounds of claim_lanes
         when handed_over.rows > greatest(%(backlog)s, 2 * collection.cap)
         then 'over ' || greatest(%(backlog)s, 2 * collection.cap) || ' rows wait in lane ' || handed_over.job_type
         when delayed.rows > %(backlog)s then 'over ' || %(backlog)s || ' rows wait to be tried again'
@@ -30,9 +33,14 @@ select namespace.name || '/' || collection.name as collection, waiting.job_type,
 from waiting
 join autofill.collection on collection.id = waiting.collection_id
 join autofill.namespace on namespace.id = collection.namespace_id
-left join lateral (
-    select sum(held)::int as slots from autofill.slot where slot.collection_id = collection.id
-) as held on true
+cross join autofill.limits
+cross join lateral (
+    select coalesce(sum(held) filter (where slot.collection_id = collection.id), 0)::int as slots,
+        coalesce(sum(held) filter (where of.namespace_id = namespace.id), 0)::int as of_namespace,
+        coalesce(sum(held), 0)::int as in_all
+    from autofill.slot join autofill.collection as of on of.id = slot.collection_id
+    where held > 0
+) as held
 left join lateral (
     select other.job_type, count(*) as rows from (
         select job_type from autofill.work
@@ -53,6 +61,6 @@ left join lateral (
     order by column_id nulls first limit 1
 ) as hold on true
 where waiting.since < clock_timestamp() - %(seconds)s * interval '1 second'
-group by namespace.name, collection.name, waiting.job_type, held.slots, collection.cap, handed_over.job_type,
-    handed_over.rows, delayed.rows, hold.reason, hold.message
+group by namespace.name, collection.name, waiting.job_type, held.slots, collection.cap, held.of_namespace, namespace.cap,
+    held.in_all, limits.cap, handed_over.job_type, handed_over.rows, delayed.rows, hold.reason, hold.message
 order by 1, 2;

@@ -12,4 +12,5 @@ defined as (
         %(depends_on)s::jsonb[], %(definitions)s::jsonb[]) with ordinality
         as d (column_id, name, kind, mode, hash, depends_on, definition, position)
 )
-update autofill.collection set version = %(number)s, cap = %(cap)s where id = %(collection_id)s;
+-- a spec that names no cap leaves the one that is set
+update autofill.collection set version = %(number)s, cap = coalesce(%(cap)s, cap) where id = %(collection_id)s;

@@ -89,7 +89,8 @@ def migrated(server: Server, name: str) -> str:
 def sheet(
     connection: Connection, namespace: str, name: str, columns: int, seconds: float = 0.0, last: str = JOB_TYPE
 ) -> Sheet:
-    """`seconds` is what a call takes; `last` is the job type of the last column."""
+    """`seconds` is what a call takes; `last` is the job type of the last column. Admission counts dispatches, and
+    lets in more of them than are made here."""
     lines = [f"namespace: {namespace}", f"name: {name}", "columns:", "  - {name: a, type: text}"]
     for number in range(1, columns + 1):
         dep = "a" if number == 1 else f"c{number - 1}"
@@ -97,6 +98,8 @@ def sheet(
         settings = f"{kind}: {{seconds: {seconds!r}}}"
         lines.append(f"  - {{name: c{number}, type: text, kind: {kind}, deps: [{dep}], {settings}}}")
     applied = apply(connection, compile_text("\n".join(lines)), actor="benchmark")
+    for table in ("namespace", "collection"):
+        connection.execute(f"update autofill.{table} set dispatches = 10000 where dispatches < 10000".encode())
     return Sheet(applied.collection.id, applied.version)
 
 

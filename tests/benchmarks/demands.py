@@ -4,14 +4,16 @@ import random
 import statistics
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 from cell_engine.embedded.server import Server
+from cell_engine.errors import AdmissionError
 from cell_engine.store.changes import edit
 from cell_engine.store.control import cancel
 from cell_engine.store.database import Connection, connect
 from cell_engine.store.demands import RangeScope, RowScope, dispatch
+from cell_engine.store.limits import set_limits
 from tests.benchmarks.bench import ROUNDS, SPAWN, Figure, Sheet, WorkSize, fill, migrated, note, sheet, workers
 from tests.benchmarks.noop import EDITED
 
@@ -19,8 +21,15 @@ LARGE, SMALL = 1_000_000, 5_000  # rows
 SWEEPS = 30  # dispatched of each size, in turns
 CLIENTS, CLIENT_PROCESSES = 32, 2
 EACH = 25  # dispatches a client makes
+LIMIT, LIMITED, LIMITED_SECONDS = 300, 4, 3.0  # dispatches a second of a namespace, its collections, and how long
 CALL_SECONDS = 0.2
 EDITS, EDIT_SECONDS = 300, 0.04  # edits a round, and the time between them
+MOST_IN_A_SECOND = """
+select max(count) from (
+    select count(*) over (order by created_at range between current row and interval '1 second' following) as count
+    from autofill.dispatch where id > %s
+) as seconds
+"""
 
 
 def figures(server: Server) -> Iterator[Figure]:
@@ -34,6 +43,11 @@ def figures(server: Server) -> Iterator[Figure]:
         yield from _edits(connection, url, large)
         yield from _sweeps(connection, large, small)
         yield _crowd(url, large)
+        limited = [sheet(connection, "limited", f"limited{number}", 1) for number in range(LIMITED)]
+        for one in limited:
+            fill(connection, one, SMALL)
+        set_limits(connection, "limited", {"dispatches": LIMIT})
+        yield from _admitted(connection, url, limited)
 
 
 def _edits(connection: Connection, url: str, large: Sheet) -> Iterator[Figure]:
@@ -104,6 +118,50 @@ def _crowd(url: str, large: Sheet) -> Figure:
             begins, ends = zip(*(share.result() for share in shares), strict=True)
             rates.append(CLIENTS * EACH / (max(ends) - min(begins)))
     return Figure(f"{CLIENTS} concurrent dispatches of one cell", rates, "a second", 300)
+
+
+def _admitted(connection: Connection, url: str, limited: Sequence[Sheet]) -> Iterator[Figure]:
+    """What a namespace at its limit lets in of all that as many clients can ask; each comes back when it is told to."""
+    rates, most = [], []
+    with ProcessPoolExecutor(CLIENT_PROCESSES, mp_context=SPAWN) as pool:
+        for _ in range(ROUNDS):
+            list(pool.map(abs, range(CLIENT_PROCESSES)))
+            time.sleep(1.1)  # every pass is free
+            (last,) = connection.execute("select max(id) from autofill.dispatch").fetchone() or (0,)
+            shares = [pool.submit(_limited, url, limited, number) for number in range(CLIENT_PROCESSES)]
+            rates.append(sum(share.result() for share in shares) / LIMITED_SECONDS)
+            (highest,) = connection.execute(MOST_IN_A_SECOND, [last]).fetchone() or (0,)
+            most.append(float(highest))
+    more = {"limit": LIMIT, "clients": CLIENTS}
+    yield Figure("dispatches let in of one namespace at its limit", rates, "a second", 0.9 * LIMIT, more=more)
+    # a dispatch is made some milliseconds after its pass was taken: what was let in just before the second counts too
+    yield Figure("the same, most made in any second", most, "dispatches", 1.05 * LIMIT, at_most=True, more=more)
+
+
+def _limited(url: str, limited: Sequence[Sheet], share: int) -> int:
+    """Dispatches let in of this process's clients."""
+    threads = CLIENTS // CLIENT_PROCESSES
+    ready = threading.Barrier(threads)
+
+    def client(number: int) -> int:
+        target = limited[number % len(limited)]
+        row_id = share * threads + number + 1
+        count = 0
+        with connect(url, application="benchmark client") as connection:
+            connection.execute("select 1")
+            ready.wait()
+            over = time.monotonic() + LIMITED_SECONDS
+            while time.monotonic() < over:
+                try:
+                    scope, columns = RowScope((row_id,)), target.computed
+                    dispatch(connection, target.id, scope, columns=columns, reason="reprocess", actor="benchmark")
+                    count += 1
+                except AdmissionError as error:
+                    time.sleep(error.seconds)
+        return count
+
+    with ThreadPoolExecutor(threads) as pool:
+        return sum(pool.map(client, range(threads)))
 
 
 def _clients(url: str, large: Sheet, share: int) -> tuple[float, float]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
+from uuid import uuid4
 
 import pytest
 
@@ -14,7 +15,9 @@ from cell_engine.shares import ProviderKey
 from cell_engine.store.providers import Grant
 from cell_engine.worker.buckets import RequestBucket, TokenBucket
 from cell_engine.worker.holds import Refused
+from cell_engine.worker.link import Link
 from cell_engine.worker.provider import Provider, Ticket
+from cell_engine.worker.providers import Providers
 from tests.kinds.helpers import llm_column
 
 KEY = ProviderKey("https://models.example/v1/", "m")
@@ -224,6 +227,24 @@ async def test_how_much_to_claim_follows_what_can_be_called_soon(world: World) -
     assert world.provider.ahead(now + 100) == 5
     world.grant()
     assert world.provider.ahead(now) is None
+
+
+@run
+async def test_rows_are_claimed_for_what_any_of_a_lanes_endpoints_can_take(world: World) -> None:
+    other = ProviderKey(KEY.base_url, "other")
+    providers = Providers(cast(Link, None), uuid4, 30, world.told.append)
+    assert providers.ahead({KEY, other}) is None
+    world.provider = providers.of(KEY)
+    assert providers.ahead({KEY, other}) == 0  # its part is still to come
+    world.grant(concurrency=4)
+    assert providers.ahead({KEY, other}) == 8
+    world.grant(concurrency=4, cool=60)
+    assert providers.ahead({KEY}) == -1
+    world.provider = providers.of(other)
+    world.grant(concurrency=3)
+    assert providers.ahead({KEY, other}) == 6
+    world.grant()
+    assert providers.ahead({KEY, other}) is None
 
 
 @pytest.mark.parametrize("minute", [1, 7, 60, 299, 300, 6000])

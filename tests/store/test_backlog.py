@@ -2,7 +2,7 @@
 
 import pytest
 
-from cell_engine.store import claims, records
+from cell_engine.store import records, slots
 from cell_engine.store.claims import Reading
 from cell_engine.store.database import Connection
 from cell_engine.store.records import stalled
@@ -13,7 +13,7 @@ ROWS, BACKLOG, CAP = 30, 6, 3
 
 @pytest.fixture
 def functions(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> Claimer:
-    monkeypatch.setattr(claims, "BACKLOG", BACKLOG)
+    monkeypatch.setattr(slots, "BACKLOG", BACKLOG)
     monkeypatch.setattr(records, "BACKLOG", BACKLOG)
     make(connection, sheet("a", "fast: a", "slow!llm: fast", cap=CAP), rows=[{"a": str(row)} for row in range(ROWS)])
     return Claimer(connection, ["function"])

@@ -64,13 +64,13 @@ class Big:
         visits = {**keys, "claims": [1] * BATCH, "worker_id": self.worker}
         free = [*range(2 * QUEUED + 1, 2 * QUEUED + BATCH + 1)]
         return {
-            "claim_quota": {
-                "worker_id": self.worker, "job_types": ["function", "llm"], "slots": BATCH, "sweep_slots": BATCH,
-                "backlog": 2000,
+            "claim_lanes": {
+                "worker_id": self.worker, "job_types": ["function", "llm"], "slots": BATCH, "backlog": 2000,
             },
+            "claim_rooms": {"collections": [self.collection] * BATCH},
             "claim_queued": {
                 "worker_id": self.worker, "claim": 9, "collections": [self.collection], "job_types": ["function"],
-                "slots": [BATCH],
+                "urgent": [BATCH], "handed": [BATCH],
             },
             "sweep_windows": {
                 "collections": [self.collection], "job_types": ["function"], "slots": [BATCH], "afters": [0],
@@ -124,9 +124,9 @@ class Big:
 
 # What searches work by its worker goes first: the others leave dead entries in that index, being rolled back.
 STATEMENTS = [
-    "reclaim_work", "claim_quota", "claim_queued", "sweep_windows", "sweep_windows: windowed", "sweep_start",
-    "sweep_advance", "lock_rows", "lock_work", "lock_work_skip", "visits_lock", "read_visits", "finalize_cells",
-    "release", "demand_raise",
+    "reclaim_work", "claim_lanes", "claim_rooms", "claim_queued", "sweep_windows", "sweep_windows: windowed",
+    "sweep_start", "sweep_advance", "lock_rows", "lock_work", "lock_work_skip", "visits_lock", "read_visits",
+    "finalize_cells", "release", "demand_raise",
     "demand_queue", "dispatch_progress", "end_dispatches", "page_cells", "page_inputs", "wake_delayed", "work_cancel",
     "work_park", "work_of_dispatch", "visits_dirty", "flush_begin", "flush_found", "read_cells",
 ]  # fmt: skip

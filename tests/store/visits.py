@@ -12,9 +12,10 @@ from uuid import uuid4
 
 from cell_engine.plan import BLOCKED, Blocked, Current, Due, Plan, Row, plan
 from cell_engine.specs.version import Version
-from cell_engine.store.claims import BACKLOG, WAKE_LIMIT, Claimed, Reading, RowKey, Token, give_back, register, reread
+from cell_engine.store.claims import NO_BOUNDS, WAKE_LIMIT, Claimed, Reading, RowKey, Token, register, reread
 from cell_engine.store.database import Connection, run
 from cell_engine.store.results import Ending, Flushed, Release, Result, flush
+from cell_engine.store.slots import give_back, give_out
 from cell_engine.worker.outcomes import cell_after
 
 
@@ -48,11 +49,7 @@ class Worker:
             give_back(self.claiming, self.id, freed)
             run(self.claiming, "wake_delayed", limit=WAKE_LIMIT)
         with self.claiming.transaction():
-            run(self.claiming, "claim_lock")
-            counts = {"slots": slots, "sweep_slots": slots, "backlog": BACKLOG}
-            return run(
-                self.claiming, "claim_quota", worker_id=self.id, job_types=list(self.job_types), **counts
-            ).fetchall()
+            return give_out(self.claiming, self.id, self.job_types, slots, slots, NO_BOUNDS, None)
 
     def visits(self, claimed: Claimed) -> "list[Visit]":
         return [Visit(self, reading) for reading in claimed.visits]

@@ -29,7 +29,7 @@ VERSIONS = [
 ]
 TABLES = (
     "attempt completion history sweep_hole sweep work dispatch slot worker cell row batch definition version "
-    "collection_column collection namespace"
+    "collection_column collection namespace pass backlog"
 )
 EMPTY = "; ".join(f"delete from autofill.{table}" for table in TABLES.split())
 
@@ -87,8 +87,6 @@ class World:
         super().__init__()
         self.control = self.connections.control
         self.control.execute(EMPTY)
-        for connection in self.connections.claiming:
-            connection.execute("select setseed(0.5)")  # lanes draw lots: the same steps shall come to the same
         self.collection = 0
         self.cells: dict[tuple[int, int], CellModel] = {}
         self.rows: set[int] = set()
@@ -215,7 +213,7 @@ class World:
             if worker.ended or self.busy(worker.claiming) or self.busy(worker.storing):
                 continue
             mine = held.get(worker.id)
-            spare = sum(worker.freed.values()) + sum(lane.queued + lane.swept for lane in worker.granted)
+            spare = sum(worker.freed.values()) + sum(lane.slots for lane in worker.granted)
             assert (mine.held if mine else 0) == (mine.used if mine else 0) + spare, (
                 f"slots leak: {mine}, {worker.__dict__}"
             )
