@@ -89,7 +89,7 @@ def _settle(one: _Waiting, told: Told) -> None:
     if future.done():  # given up meanwhile, as is its visit: so the key is free
         return
     if told.state == "hit":
-        future.set_result(Hit(told.value, told.model, told.tokens_in, told.tokens_out))
+        future.set_result(Hit(told.value, told.signal, told.model, told.tokens_in, told.tokens_out))
     elif told.state == "wait":
         future.set_result(Awaited())
     else:

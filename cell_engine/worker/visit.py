@@ -375,7 +375,9 @@ class Visit:
             result.cache_signal = outcome.signal
             outcome = outcome.outcome
         assert not isinstance(outcome, Awaited | Called)
-        result.cached = isinstance(outcome, Hit)
+        if isinstance(outcome, Hit):
+            result.cached = True
+            result.demanded = outcome.signal
         result.model = outcome.model
         result.tokens_in = outcome.tokens_in
         result.tokens_out = outcome.tokens_out
