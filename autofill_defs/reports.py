@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 
+from cell_engine.prices import as_dollars, spent
 from cell_engine.specs.text import Json, shorten
 from cell_engine.store.batches import Batch
 from cell_engine.store.reading import FAILED, PartitionOutcome, Progress, ShownCell
@@ -28,6 +29,9 @@ def progress_line(progress: Progress, before: int, elapsed: float) -> str:
         parts.append(f"rows ahead: {progress.rows_ahead:,}")
     if progress.tokens_in or progress.tokens_out:
         parts.append(f"tokens: {progress.tokens_in:,} in, {progress.tokens_out:,} out")
+        parts.append(f"cost: {spent(progress.cost, progress.unpriced)}")
+    if progress.paused_at is not None and progress.pause_reason is not None:
+        parts.append(f"paused: {progress.pause_reason}")
     if before < progress.done < progress.total:
         parts.append(f"about {elapsed * (progress.total - progress.done) / (progress.done - before):,.0f} s left")
     return "; ".join(parts)
@@ -50,7 +54,7 @@ def dispatch_metadata(progress: Progress, away: float) -> dict[str, Any]:
 
 
 def partition_metadata(batch: Batch, outcome: PartitionOutcome | None) -> dict[str, Any]:
-    """Of one column of one batch: cells by outcome, failures by class, tokens."""
+    """Of one column of one batch: cells by outcome, failures by class, tokens and their cost."""
     outcomes = dict(outcome.outcomes) if outcome is not None else {}
     failed = {name: cells for name, cells in outcomes.items() if name in FAILED}
     metadata: dict[str, Any] = {
@@ -59,7 +63,10 @@ def partition_metadata(batch: Batch, outcome: PartitionOutcome | None) -> dict[s
         "failed": sum(failed.values()),
         "tokens_in": outcome.tokens_in if outcome is not None else 0,
         "tokens_out": outcome.tokens_out if outcome is not None else 0,
+        "cost_usd": (as_dollars(outcome.cost) if outcome is not None else 0.0) or 0.0,
     }
+    if outcome is not None and outcome.unpriced:
+        metadata["calls_of_unknown_cost"] = outcome.unpriced
     metadata |= {name: cells for name, cells in sorted(outcomes.items()) if name not in FAILED}
     if failed:
         metadata["failed_by_class"] = dg.MetadataValue.json(failed)

@@ -22,9 +22,11 @@ from autofill_defs.inbox import Found, Memory, find_files
 from autofill_defs.versions import ACTOR, apply_if_changed
 from cell_engine.errors import AutofillError
 from cell_engine.store.batches import Batch, find_batches
+from cell_engine.store.budgets import enforce_all
 from cell_engine.store.collections import Collection, find_collection
 from cell_engine.store.database import Connection
 from cell_engine.store.upkeep import is_alone, keep_up, vacuum_work
+from cell_engine.store.usage import ROLL_BATCH, roll_up
 
 # The daemon's own loop is 5 s: this is every round of it.
 _LOOK_EVERY = 3
@@ -227,6 +229,9 @@ def janitor() -> dg.SkipReason:
             return dg.SkipReason("another round is under way")
         done = keep_up(connection)
         vacuum_work(connection)
+        enforce_all(connection)
+        while roll_up(connection) == ROLL_BATCH:
+            pass
     return dg.SkipReason(
         f"workers ended: {done.workers}, visits given back: {done.visits}, dispatches ended: {done.dispatches}"
     )

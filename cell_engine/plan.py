@@ -93,10 +93,15 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """A cell found current again without a call: its numbers are refreshed so that nothing shows it outdated."""
+    """A cell found current again without a call: its numbers are refreshed so that nothing shows it outdated.
+
+    Or, with `stale`, one that is not, though its numbers say so: an input was edited before another one's answer, which
+    it has read, got its number. What is computed only when asked would never show it.
+    """
 
     column: Column
     read_change: int
+    stale: bool = False
 
 
 class Plan(NamedTuple):
@@ -140,6 +145,12 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
         automatic = column.mode == "on_change" and not cell.user_set
         remembered = cell.demanded > cell.called  # a force that found its inputs missing
         if not (automatic or request is not None or remembered):
+            if (
+                column.mode != "on_change"
+                and not cell.user_set
+                and _is_hidden(row, version, column, cell, stuck, moving)
+            ):
+                current.append(Current(column, _read_change(row, column) - 1, stale=True))
             continue
         if moving and not moving.isdisjoint(version.reads[column.id]):
             if not cell.user_set:
@@ -174,6 +185,19 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
         elif not stale and cell.read_change < read_change:
             current.append(Current(column, read_change))
     return Plan(tuple(due), tuple(blocked), tuple(current))
+
+
+def _is_hidden(
+    row: Row, version: Version, column: Column, cell: Cell, stuck: Collection[int], moving: Collection[int]
+) -> bool:
+    """Whether a cell that nothing asks for is outdated, and its numbers say that it has read what its inputs show."""
+    if cell.fingerprint is None or cell.read_change < _read_change(row, column):
+        return False
+    if not version.reads[column.id] or any(source in moving for source in version.reads[column.id]):
+        return False
+    return cell.fingerprint != _mark(
+        row, column, [_shown(row, version.by_id[dep.column], stuck) for dep in column.deps]
+    )
 
 
 def _mark(row: Row, column: Column, shown: list[Shown]) -> bytes:

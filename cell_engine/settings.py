@@ -43,6 +43,13 @@ class Settings(BaseSettings):
         default=None, description="postgresql:// URL of your own server; unset means the embedded one under `home`."
     )
 
+    prices: Path | None = Field(
+        default=None, description="YAML with prices of your own, as in cell_engine/data/prices.yaml; they come first."
+    )
+    ask_above: float = Field(
+        default=1.0, ge=0, description="Dollars: `reprocess` and `retry` of more ask first. 0 always asks."
+    )
+
     @field_validator("home")
     @classmethod
     def _absolute(cls, home: Path) -> Path:

@@ -28,7 +28,15 @@ def pytest_configure(config: pytest.Config) -> None:
         home.chmod(0o755)  # as root, the server runs as another user, and has to get in
         os.environ["AUTOFILL_TEST_HOME"] = str(home)
         # A developer's own settings are not the tests'.
-        for name in ("AUTOFILL_DATABASE_URL", "AUTOFILL_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL", "DAGSTER_HOME"):
+        for name in (
+            "AUTOFILL_DATABASE_URL",
+            "AUTOFILL_HOME",
+            "AUTOFILL_PRICES",
+            "AUTOFILL_ASK_ABOVE",
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL",
+            "DAGSTER_HOME",
+        ):
             os.environ.pop(name, None)
 
 

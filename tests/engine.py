@@ -177,7 +177,11 @@ class Claimer:
             )
             for step in steps.blocked
         ] + [
-            Result(column_id=step.column.id, read_change=step.read_change, **common) for step in steps.current
+            Result(
+                column_id=step.column.id, read_change=step.read_change,
+                **(common | ({"version": None} if step.stale else {})),
+            )
+            for step in steps.current
         ]  # fmt: skip
 
     def visit(self, reading: Reading, answer: Callable[[Due], Json] | None = None) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cell_engine.cli.asking import DryRun, MaxCost, Yes, ask_first, print_estimate
 from cell_engine.cli.common import (
     LARGEST_ID,
     AsJson,
@@ -23,6 +24,7 @@ from cell_engine.cli.common import (
     warn_without_workers,
 )
 from cell_engine.errors import BadValueError, NotFoundError
+from cell_engine.prices import dollars
 
 if TYPE_CHECKING:
     from cell_engine.specs.version import Column, Version
@@ -70,6 +72,8 @@ def load(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="CSV (UTF-8) or Parquet, with a header of column names.")
     ],
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Load a file's rows, and compute what they make due. The same file again is the same batch: nothing changes.
 
@@ -77,11 +81,18 @@ def load(
     """
     from rich.console import Console
 
-    from cell_engine.load import load_file
+    from cell_engine.load import file_rows, load_file
     from cell_engine.store.collections import find_collection, load_version
 
     with open_database() as connection:
         found = find_collection(connection, full_name(collection))
+        if dry_run:
+            from cell_engine.estimate import estimate_new
+            from cell_engine.plan import Row
+
+            version = load_version(connection, found.id)
+            print_estimate(estimate_new(connection, found, version, map(Row, file_rows(file, version))), as_json)
+            return
         with Console(stderr=True).status("loading") as status:
             loaded = load_file(
                 connection, found, file, actor=actor(), on_rows=lambda rows: status.update(f"loading: {rows:,} rows")
@@ -153,8 +164,14 @@ def reprocess(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also cells that are up to date.")] = False,
     wait: Wait = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    max_cost: MaxCost = None,
+    as_json: AsJson = False,
 ) -> None:
     """Bring cells up to date: those whose inputs or definition changed, and with --force all of them.
+
+    What would cost more than a dollar (AUTOFILL_ASK_ABOVE) asks first.
 
     With --force or --only and no --column, every computed column is asked for. Cells set by hand are left alone, unless
     their column is named: then the answer underneath is refreshed.
@@ -164,7 +181,9 @@ def reprocess(
         if one not in ("empty", "outdated", "errors"):
             raise BadValueError(f"--only {one!r}: it is one of empty, outdated, errors")
         only_if += _error_conditions(None) if one == "errors" else [one]
-    _dispatch(collection, "reprocess", column, row, batch, only_if or None, force, wait)
+    _dispatch(
+        collection, "reprocess", column, row, batch, only_if or None, force, wait, dry_run, yes, as_json, max_cost
+    )
 
 
 def retry(
@@ -176,9 +195,14 @@ def retry(
     row: _Rows = None,
     batch: _Batches = None,
     wait: Wait = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    max_cost: MaxCost = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compute again the cells that ended in error; no other cell is called for."""
-    _dispatch(collection, "retry", column, row, batch, _error_conditions(error_class), False, wait)
+    conditions = _error_conditions(error_class)
+    _dispatch(collection, "retry", column, row, batch, conditions, False, wait, dry_run, yes, as_json, max_cost)
 
 
 def _error_conditions(classes: Sequence[str] | None) -> list[str]:
@@ -199,12 +223,18 @@ def _dispatch(
     only_if: Sequence[str] | None,
     force: bool,
     wait: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    max_cost: str | None,
 ) -> None:
-    """One dispatch over rows, batches or the collection, told and perhaps waited for."""
+    """One dispatch over rows, batches or the collection: estimated only, or asked about, told, perhaps waited for."""
+    from cell_engine.estimate import estimate
     from cell_engine.store.batches import find_batches
     from cell_engine.store.collections import find_collection, load_version
     from cell_engine.store.demands import RangeScope, RowScope, dispatch
 
+    limit = None if max_cost is None else dollars(max_cost)
     if row and batch:
         raise BadValueError("--row and --batch exclude each other")
     with open_database() as connection:
@@ -227,6 +257,13 @@ def _dispatch(
         if isinstance(scope, RangeScope) and not scope.ranges:
             typer.echo(f"{found.full_name} has no rows there; nothing to do")
             return
+        names = [version.by_id[one].name for one in columns] or [one.name for one in version.computed]
+        if dry_run or not yes:
+            cost = estimate(connection, found, version, scope, columns=columns, force=force, only_if=only_if)
+            if dry_run:
+                print_estimate(cost, as_json)
+                return
+            ask_first(cost, f"{reason} {', '.join(names)} of {found.full_name}", limit)
         dispatch_id = dispatch(
             connection,
             found.id,
@@ -236,8 +273,8 @@ def _dispatch(
             only_if=only_if,
             reason=reason,
             actor=actor(),
+            max_cost=limit,
         )
-        names = [version.by_id[one].name for one in columns] or [one.name for one in version.computed]
         typer.echo(f"{found.full_name}: dispatch {dispatch_id} for {', '.join(names)}")
         warn_without_workers(connection, version, names)
         if wait:

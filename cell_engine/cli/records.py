@@ -1,14 +1,17 @@
-"""Commands that tell what happened: attempts, answers."""
+"""Commands that tell what happened: attempts, answers, usage."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
 from cell_engine.cli.common import LARGEST_ID, AsJson, CollectionName, RowId, full_name, named_column, open_database
+from cell_engine.errors import BadValueError
+from cell_engine.prices import as_dollars, shown, spent
 
 _Limit = Annotated[int, typer.Option(min=1, max=10_000, help="How many, latest first.")]
 
@@ -22,7 +25,7 @@ def attempts(
     limit: _Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Calls that were made: when, for what, how they ended, and their tokens. Successes of one batch are one line."""
+    """Calls that were made: when, for what, how they ended, tokens and cost. Successes of one batch are one line."""
     from rich.table import Table
 
     from cell_engine.cli import render
@@ -43,9 +46,11 @@ def attempts(
         )
     names = {one.id: one.name for one in version.columns}
     if as_json:
-        render.print_json([asdict(call) | {"column": names.get(call.column_id)} for call in calls])
+        render.print_json(
+            [asdict(call) | {"column": names.get(call.column_id), "cost": as_dollars(call.cost)} for call in calls]
+        )
         return
-    table = Table("ended", "dispatch", "column", "rows", "outcome", "class", "error", "model", "tokens")
+    table = Table("ended", "dispatch", "column", "rows", "outcome", "class", "error", "model", "tokens", "cost")
     for call in calls:
         rows = f"{call.row_ids[0]}" if len(call.row_ids) == 1 else f"{len(call.row_ids):,} rows"
         table.add_row(
@@ -58,6 +63,7 @@ def attempts(
             render.one_line(call.error, 60),
             call.model or "",
             f"{call.tokens_in + call.tokens_out:,}",
+            "" if call.model is None else shown(call.cost),
         )
     render.console().print(table)
 
@@ -95,5 +101,62 @@ def answers(
     render.console().print(table)
 
 
-COMMANDS: tuple[Callable[..., None], ...] = (attempts, answers)
+def usage(
+    scope: Annotated[str | None, typer.Argument(metavar="[SCOPE]", help="A namespace, or namespace/name.")] = None,
+    by: Annotated[
+        str, typer.Option(help="Split by any of namespace, collection, column, model, day; with commas between.")
+    ] = "collection,column,model",
+    since: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="From this day on (UTC). Default: ever.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What calls of models took: calls, tokens, and what they cost by the prices of their time.
+
+    Cached tokens are among those in, reasoning tokens among those out. A call of a model without a price costs an
+    unknown amount, and is counted as that.
+    """
+    from rich.table import Table
+
+    from cell_engine.cli import render
+    from cell_engine.store.usage import BY
+    from cell_engine.store.usage import usage as read_usage
+
+    wanted = [one.strip() for one in by.split(",") if one.strip()]
+    unknown = [one for one in wanted if one not in BY]
+    if unknown:
+        raise BadValueError(f"--by {unknown[0]!r}: it is any of {', '.join(BY)}")
+    namespace, _, collection = (scope or "").partition("/")
+    with open_database() as connection:
+        found = read_usage(
+            connection,
+            wanted,
+            namespace=namespace or None,
+            collection=collection or None,
+            since=None if since is None else since.date(),
+        )
+    if as_json:
+        render.print_json([asdict(one) | {"cost": as_dollars(one.cost)} for one in found])
+        return
+    split = [one for one in BY if one in wanted and not (one == "namespace" and "collection" in wanted)]
+    table = Table(*split)
+    for name in ("calls", "failed", "tokens in", "of them cached", "tokens out", "of them reasoning", "cost"):
+        table.add_column(name, justify="right")
+    for one in found:
+        full = {"collection": f"{one.namespace}/{one.collection}"}
+        counts = (
+            one.calls, one.failed, one.tokens_in, one.tokens_cached, one.tokens_out, one.tokens_reasoning,
+        )  # fmt: skip
+        table.add_row(
+            *(full.get(name) or str(getattr(one, name) or "(deleted)") for name in split),
+            *(f"{count:,}" for count in counts),
+            spent(one.cost, one.unpriced),
+        )
+    render.console().print(table)
+    if len(found) > 1:
+        total = spent(sum(one.cost for one in found), sum(one.unpriced for one in found))
+        typer.echo(f"in all {total}")
+
+
+COMMANDS: tuple[Callable[..., None], ...] = (attempts, answers, usage)
 CONTEXT_SETTINGS: dict[str, dict[str, Any]] = {}

@@ -16,6 +16,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from cell_engine.prices import as_dollars, spent
+
 if TYPE_CHECKING:
     from cell_engine.specs.version import Version
     from cell_engine.store.reading import Progress as DispatchProgress
@@ -135,7 +137,7 @@ def dispatches_table(dispatches: Iterable[DispatchProgress], version: Version) -
     table = Table(header_style="bold")
     for name, justify in (
         ("dispatch", "right"), ("asked by", "left"), ("why", "left"), ("columns", "left"), ("cells", "right"),
-        ("outcomes", "left"), ("tokens", "right"), ("started", "left"), ("took", "right"),
+        ("outcomes", "left"), ("tokens", "right"), ("cost", "right"), ("started", "left"), ("took", "right"),
     ):  # fmt: skip
         table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=name != "outcomes")
     for one in dispatches:
@@ -148,6 +150,7 @@ def dispatches_table(dispatches: Iterable[DispatchProgress], version: Version) -
             f"{one.total:,}",
             outcomes_line(one),
             f"{one.tokens_in + one.tokens_out:,}",
+            spent(one.cost, one.unpriced) if one.tokens_in or one.unpriced else "",
             one.created_at.astimezone().strftime("%m-%d %H:%M:%S"),
             _took(one),
         )
@@ -177,7 +180,7 @@ def lanes_table(lanes: Iterable[Any]) -> Table:
 
 def outcomes_line(progress: DispatchProgress) -> str:
     """What has come of a dispatch so far, such as "310 ready, 12 blocked, 3 in error (schema), 40 rows queued, about 2
-    min left"."""
+    min left, $0.42"; and why it is paused, if it was by itself."""
     outcomes = sorted(progress.outcomes.items(), key=lambda one: _place(one[0]))
     ended = [
         f"{count:,} {f'in error ({outcome})' if outcome in progress.failed else _OUTCOMES.get(outcome, outcome)}"
@@ -192,14 +195,18 @@ def outcomes_line(progress: DispatchProgress) -> str:
         if rows
     ]
     left = [] if progress.eta is None or not ahead else [f"about {duration(progress.eta)} left"]
-    return ", ".join(ended + ahead + left) or "nothing yet"
+    cost = [spent(progress.cost, progress.unpriced)] if progress.cost or progress.unpriced else []
+    paused = [f"paused: {progress.pause_reason}"] if progress.paused_at is not None and progress.pause_reason else []
+    return ", ".join(ended + ahead + left + cost + paused) or "nothing yet"
 
 
 def progress_json(progress: DispatchProgress) -> dict[str, Any]:
-    """All there is to say of a dispatch, for programs; `eta_seconds` is null where it cannot be told."""
+    """All there is to say of a dispatch, for programs; `cost` and `max_cost` are dollars, `eta_seconds` null where it
+    cannot be told."""
     derived = ("done", "failed", "running", "queued", "waiting", "superseded", "saved")
     facts = {name: getattr(progress, name) for name in (*progress.__slots__, *derived)}
-    return facts | {"eta_seconds": progress.eta}
+    money = {name: as_dollars(facts[name]) for name in ("cost", "max_cost")}
+    return facts | money | {"eta_seconds": progress.eta}
 
 
 def duration(seconds: float) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from cell_engine.demo.distributions import Installed
 from cell_engine.log import redact_text
+from cell_engine.prices import prices, shown
 from cell_engine.specs.compiled import CompiledSpec, SpecColumn
 from cell_engine.specs.prompt import FENCE_NOTE
 
@@ -21,42 +22,50 @@ _FENCE_CHARACTERS = 40
 
 @dataclass(frozen=True)
 class Estimate:
-    """What filling all rows would take: calls, and tokens as a guess from the number of characters."""
+    """What filling all rows would take: calls, tokens as a guess from the number of characters, `cost` in billionths of
+    a dollar, None without a price for one of the models."""
 
     calls: int
     tokens_in: int
     tokens_out: int
+    cost: int | None
     models: tuple[str, ...]
 
 
 def estimate(spec: CompiledSpec, rows: Sequence[Installed]) -> Estimate:
     """For the language model columns of `spec`; rows that lack a required input make no call."""
     calls = characters = 0
+    costs: list[int | None] = []
     columns = [column for column in spec.columns if column.kind == "llm"]
     computed = {column.key for column in spec.columns if column.kind is not None}
     for column in columns:
+        calls_before, characters_before = calls, characters
         for row in rows:
             cells = asdict(row) | dict.fromkeys(computed, "x" * _ANSWER_CHARACTERS)
             if all(dep.optional or cells.get(dep.column) is not None for dep in column.deps):
                 calls += 1
                 characters += _prompt_characters(column, cells)
+        price = prices().of(str(column.settings["model"]))
+        tokens_in, tokens_out = characters - characters_before, (calls - calls_before) * _ANSWER_TOKENS
+        costs.append(None if price is None else price.cost(tokens_in // _CHARACTERS_PER_TOKEN, 0, tokens_out))
     return Estimate(
         calls,
         tokens_in=characters // _CHARACTERS_PER_TOKEN,
         tokens_out=calls * _ANSWER_TOKENS,
+        cost=None if None in costs else sum(one or 0 for one in costs),
         models=tuple(dict.fromkeys(str(column.settings["model"]) for column in columns)),
     )
 
 
 def describe(found: Estimate, environment: Mapping[str, str]) -> str:
-    """What a person needs to know before saying yes; no prices, which nobody here knows."""
+    """What a person needs to know before saying yes."""
+    cost = "an unknown amount (AUTOFILL_PRICES takes your prices)" if found.cost is None else shown(found.cost)
     address = redact_text(environment.get("OPENAI_BASE_URL") or _OPENAI)
     return (
         f"This calls the model {', '.join(found.models)} at {address}, with your key.\n"
         f"At most {found.calls:,} calls: about {found.tokens_in:,} tokens in and {found.tokens_out:,} out, estimated "
         f"at {_CHARACTERS_PER_TOKEN} characters a token. Reasoning models bill more tokens out than they show.\n"
-        "What that costs depends on the model's price, which is not known here. What was computed before is kept, and "
-        "not paid for again."
+        f"At list price that is about {cost}. What was computed before is kept, and not paid for again."
     )
 
 

@@ -55,13 +55,16 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """A value that fits the column's type, and what it took. Tokens count every try; ``cost`` is None if unknown."""
+    """A value that fits the column's type, and what it took: tokens of every try, cached ones among those in, reasoning
+    ones among those out; ``cost`` in billionths of a dollar, None if unknown (no price, or no usage told)."""
 
     value: Json
     model: str | None = None
     tokens_in: int = 0
     tokens_out: int = 0
-    cost: float | None = None
+    tokens_cached: int = 0
+    tokens_reasoning: int = 0
+    cost: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,9 @@ class Failure:
     model: str | None = None
     tokens_in: int = 0
     tokens_out: int = 0
+    tokens_cached: int = 0
+    tokens_reasoning: int = 0
+    cost: int | None = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", _presentable(self.message))
@@ -98,6 +104,11 @@ class Kind(Protocol):
 
         Raises AutofillError that names the column, what is missing and what to do.
         """
+        ...
+
+    def at_once(self, call: Call) -> Outcome | None:
+        """The outcome of a call that waits for nothing, computed here and now on the worker's loop, which stands still
+        meanwhile; None: `compute` is to be awaited. It does not raise."""
         ...
 
     async def compute(self, call: Call) -> Outcome:

@@ -57,6 +57,19 @@ class FunctionKind:
         """Raises NotFoundError, naming the column, if its function cannot be imported here."""
         self._imported(column)
 
+    def at_once(self, call: Call) -> Outcome | None:
+        """The outcome of a sync function whose column says `inline`, once it is imported."""
+        if not call.column.settings.get("inline"):
+            return None
+        function = self._functions.get(_name(call.column))
+        if function is None or function.is_async:
+            return None
+        try:
+            result = function.call(**_arguments(function, call))
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - as in `_run`
+            return Failure("function_error", _told(error, function.call))
+        return _answer(call, result)
+
     async def compute(self, call: Call) -> Outcome:
         """Call the function; what it raises is the cell's ``function_error``, with the place it was raised at."""
         progress = _Progress()
@@ -67,10 +80,7 @@ class FunctionKind:
             return Failure("transient", self._late(call, progress))
         if isinstance(result, Failure):
             return result
-        try:
-            return Answer(call.column.type.accept(result.value))
-        except BadValueError as error:
-            return Failure("schema", f"The result of {_name(call.column)} does not fit: {error}")
+        return _answer(call, result.value)
 
     async def close(self) -> None:
         """Let the threads end; functions that still run are not waited for."""
@@ -126,6 +136,13 @@ class FunctionKind:
 
 def _name(column: Column) -> str:
     return str(column.settings["name"])
+
+
+def _answer(call: Call, result: Any) -> Outcome:
+    try:
+        return Answer(call.column.type.accept(result))
+    except BadValueError as error:
+        return Failure("schema", f"The result of {_name(call.column)} does not fit: {error}")
 
 
 def _arguments(function: _Function, call: Call) -> dict[str, Any]:

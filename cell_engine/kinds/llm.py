@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, ValidationError
 from cell_engine.errors import AutofillError, BadValueError
 from cell_engine.kinds.base import Answer, Call, Failure, Outcome
 from cell_engine.kinds.provider_errors import class_of, failure_of
+from cell_engine.prices import prices
 from cell_engine.specs import prompt
 from cell_engine.specs.text import Json, shorten
 from cell_engine.specs.types import ColumnType
@@ -51,6 +52,9 @@ class _Choice(BaseModel):
 class _Usage(BaseModel):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    # Many servers send none, some send what is of no use: never a reason to throw a paid answer away.
+    prompt_tokens_details: Any = None
+    completion_tokens_details: Any = None
 
 
 class _ProviderError(BaseModel):
@@ -68,21 +72,50 @@ class _Completion(BaseModel):
 
 
 class _Spent:
-    """The model and the tokens of all tries of one call, also of those that failed."""
+    """The model, the tokens and the cost of all tries of one call, also of those that failed."""
 
-    def __init__(self) -> None:
+    def __init__(self, asked: str) -> None:
         self.model: str | None = None
+        self._asked = asked
         self.tokens_in = 0
         self.tokens_out = 0
+        self.tokens_cached = 0
+        self.tokens_reasoning = 0
+        self.cost: int | None = 0
 
     def add(self, completion: _Completion) -> None:
-        self.model = completion.model or self.model
-        if completion.usage is not None:
-            self.tokens_in += completion.usage.prompt_tokens or 0
-            self.tokens_out += completion.usage.completion_tokens or 0
+        self.model = completion.model or self.model or self._asked  # some servers do not say
+        usage = completion.usage
+        if usage is None or usage.prompt_tokens is None:
+            self.cost = None
+            return
+        tokens_out = usage.completion_tokens or 0
+        cached = _count(usage.prompt_tokens_details, "cached_tokens")
+        self.tokens_in += usage.prompt_tokens
+        self.tokens_out += tokens_out
+        self.tokens_cached += cached
+        self.tokens_reasoning += _count(usage.completion_tokens_details, "reasoning_tokens")
+        price = prices().of(self.model)
+        if price is None:
+            self.cost = None
+        elif self.cost is not None:
+            self.cost += price.cost(usage.prompt_tokens, cached, tokens_out)
 
-    def on(self, failure: Failure) -> Failure:
-        return replace(failure, model=self.model, tokens_in=self.tokens_in, tokens_out=self.tokens_out)
+    def on(self, outcome: Outcome) -> Outcome:
+        return replace(
+            outcome,
+            model=self.model,
+            tokens_in=self.tokens_in,
+            tokens_out=self.tokens_out,
+            tokens_cached=self.tokens_cached,
+            tokens_reasoning=self.tokens_reasoning,
+            cost=self.cost,
+        )
+
+
+def _count(details: object, name: str) -> int:
+    count = details.get(name) if isinstance(details, dict) else None
+    return count if isinstance(count, int) and count > 0 else 0
 
 
 class LlmKind:
@@ -95,6 +128,7 @@ class LlmKind:
         self._base_url = base_url
         self._api_key = api_key
         self._opened: openai.AsyncOpenAI | None = None
+        prices()  # a file of the user's that cannot be read is told at the start, not by the first call
 
     def check(self, column: Column) -> None:
         """Raises AutofillError if there is no key, or no usable address, to compute ``column`` with."""
@@ -102,18 +136,21 @@ class LlmKind:
         if trouble is not None:
             raise AutofillError(f"Column {column.name!r} is computed by an LLM. {trouble.message}")
 
+    def at_once(self, call: Call) -> None:
+        """Never: a model is far away."""
+
     async def compute(self, call: Call) -> Outcome:
         """Ask the model, and at most ``CORRECTIONS`` times again if its answer does not fit the column's type."""
         trouble = self._trouble() if self._opened is None else None
         if trouble is not None:
             return trouble
-        spent = _Spent()
+        spent = _Spent(str(call.column.settings["model"]))
         try:
             async with asyncio.timeout(call.deadline):
                 outcome = await self._converse(call, spent)
         except TimeoutError:
             outcome = Failure("transient", f"The model gave no answer within {call.deadline:g} s.")
-        return spent.on(outcome) if isinstance(outcome, Failure) else outcome
+        return spent.on(outcome)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -185,7 +222,7 @@ class LlmKind:
                 problem = str(error)
                 messages += _correction(content, problem)
             else:
-                return Answer(value, spent.model, spent.tokens_in, spent.tokens_out)
+                return Answer(value)
         return Failure("schema", f"The model's answer does not fit, after {CORRECTIONS} corrections: {problem}")
 
     async def _complete(self, column: Column, messages: Sequence[Message]) -> _Completion:
@@ -222,12 +259,8 @@ def _is_http(address: str) -> bool:
 
 
 def _messages(call: Call) -> list[Message]:
-    settings = cast(Mapping[str, Any], call.column.settings)
-    system = f"{settings['system']}\n\n{prompt.FENCE_NOTE}" if settings.get("system") else prompt.FENCE_NOTE
-    return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": prompt.render(settings["prompt"], call.inputs, call.names)},
-    ]
+    system, user = prompt.conversation(call.column.settings, call.inputs, call.names)
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
 def _correction(content: str, problem: str) -> list[Message]:

@@ -105,6 +105,12 @@ def load_file(
     return load.run(lambda version, skip: rows(path, version, skip))
 
 
+def file_rows(path: Path, version: Version) -> Iterator[dict[int, Json]]:
+    """The rows that `load_file` would add, without adding them. Raises LoadError."""
+    content = read_content(path)
+    return (found.row for found in _READERS[content.format](path, version, 0) if found.row is not None)
+
+
 def load_frame(
     connection: Connection,
     collection: Collection,

@@ -42,11 +42,12 @@ class SpecColumn:
     @cached_property
     def definition(self) -> dict[str, Json]:
         """What determines the answer, given the inputs."""
+        ignored = SETTINGS_MODELS[self.kind].leaves_answer if self.kind is not None else ()
         return {
             "type": self.type.to_json(),
             "kind": self.kind,
             "deps": [{"column": dep.column, "optional": dep.optional} for dep in self.deps],
-            "settings": dict(self.settings),
+            "settings": {name: value for name, value in self.settings.items() if name not in ignored},
         }
 
     @cached_property
@@ -58,6 +59,7 @@ class SpecColumn:
         normalized = self.definition | {
             "key": self.key,
             "name": self.name,
+            "settings": dict(self.settings),
             "mode": self.mode,
             "timeout": self.timeout,
             "attempts": self.attempts,

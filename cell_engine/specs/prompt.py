@@ -61,6 +61,12 @@ def render(parts: Sequence[Json], values: Mapping[int, Json], names: Mapping[int
     return "".join(part if isinstance(part, str) else fence(_column(part)) for part in parts)
 
 
+def conversation(settings: Mapping[str, Json], values: Mapping[int, Json], names: Mapping[int, str]) -> tuple[str, str]:
+    """The system and the user message of an `llm` column with these settings; otherwise as `render`."""
+    system = f"{settings['system']}\n\n{FENCE_NOTE}" if settings.get("system") else FENCE_NOTE
+    return system, render(cast(Sequence[Json], settings["prompt"]), values, names)
+
+
 def _column(part: Json) -> Any:
     return cast(dict[str, Any], part)["column"]
 

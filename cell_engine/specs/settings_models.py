@@ -39,6 +39,9 @@ class KindSettings(BaseModel):
     prompt_fields: ClassVar[tuple[str, ...]] = ()
     """Texts in which `{{column}}` stands for a cell. Compiled to parts, see cell_engine.specs.prompt."""
 
+    leaves_answer: ClassVar[tuple[str, ...]] = ()
+    """Settings that say how a cell is computed and not what comes of it: a change of them recomputes nothing."""
+
 
 class LlmSettings(KindSettings):
     """A call of a language model: the prompt becomes the user message."""
@@ -58,10 +61,16 @@ class LlmSettings(KindSettings):
 class FunctionSettings(KindSettings):
     """A call of a Python function, named `module:callable`.
 
+    `inline`: it returns within a millisecond and waits for nothing, so that it is called without a thread (some 60 µs).
+    Nothing bounds such a call: a function that does not return holds up its worker.
+
     Not cached by itself: it may have side effects, its code is not in the definition, and it is mostly cheaper.
     """
 
+    leaves_answer = ("inline",)
+
     name: Annotated[str, AfterValidator(_check_callable)]
+    inline: bool | None = None
 
 
 SETTINGS_MODELS: dict[str, type[KindSettings]] = {"llm": LlmSettings, "function": FunctionSettings}

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from psycopg.rows import tuple_row
+
 from cell_engine.fairness import Share
 from cell_engine.plan import Asked, Cell, Row
 from cell_engine.store.arrays import numbers, texts
@@ -157,6 +159,7 @@ def _take(connection: Connection, token: Token, lanes: Sequence[Share]) -> Claim
             raise WorkerEndedError(str(token.worker_id))
         queued = [lane for lane in lanes if lane.urgent or lane.handed]
         keys: list[RowKey] = []
+        begun: list[Reading] = []
         if queued:
             keys += _keys(
                 run(
@@ -173,16 +176,18 @@ def _take(connection: Connection, token: Token, lanes: Sequence[Share]) -> Claim
         sweeping = [lane for lane in lanes if lane.swept]
         if sweeping:
             swept = sweep(connection, token.worker_id, token.claim, sweeping)
-            keys += [RowKey(*key) for key in swept.rows]
+            begun = _begun(token, swept.begun)
+            keys += [RowKey(*key) for key in swept.taken]
             claimed.swept = swept.dispatches
-            claimed.goes_on = swept.goes_on or not swept.rows
+            claimed.goes_on = swept.goes_on or not (swept.begun or swept.taken)
         unused: Counter[int] = Counter()
         for lane in lanes:
             unused[lane.collection_id] += lane.slots
         unused.subtract(key.collection_id for key in keys)
+        unused.subtract(one.key.collection_id for one in begun)
         give_back(connection, token.worker_id, unused)
     # When it has committed: until then nobody else walks the sweeps that were walked here.
-    claimed.visits = read(connection, token.worker_id, [(key, token.claim) for key in keys])
+    claimed.visits = read(connection, token.worker_id, [(key, token.claim) for key in keys], begun)
     return claimed
 
 
@@ -226,21 +231,21 @@ def reread(connection: Connection, worker_id: UUID, visits: Sequence[tuple[RowKe
         return read(connection, worker_id, visits)
 
 
-def read(connection: Connection, worker_id: UUID, visits: Sequence[tuple[RowKey, int]]) -> list[Reading]:
-    """What visits plan with, read now; a visit that is no longer this worker's is left out."""
-    if not visits:
-        return []
-    keys = _columns(visits)
-    readings = {
-        (one.collection_id, one.row_id): _reading(worker_id, one)
-        for one in run(connection, "read_visits", worker_id=worker_id, **keys)
-    }
-    for collection_id, row_id, column_id, *cell in run(
-        connection, "read_cells", collections=keys["collections"], rows=keys["rows"]
-    ):
-        reading = readings.get((collection_id, row_id))
-        if reading is not None:
-            reading.row.cells[column_id] = Cell(*cell)
+def read(
+    connection: Connection, worker_id: UUID, visits: Sequence[tuple[RowKey, int]], begun: Iterable[Reading] = ()
+) -> list[Reading]:
+    """What visits plan with, read now; a visit that is no longer this worker's is left out. Those `begun` in this claim
+    were read with their locks, and lack the cells alone."""
+    readings: dict[tuple[int, int], Reading] = {one.key: one for one in begun}
+    if visits:
+        for one in run(connection, "read_visits", worker_id=worker_id, **_columns(visits)):
+            readings[one.collection_id, one.row_id] = _reading(worker_id, one)
+    if readings:
+        collections, rows = zip(*readings, strict=True)
+        found = run(connection, "read_cells", collections=numbers(collections), rows=numbers(rows))
+        found.row_factory = tuple_row
+        for collection_id, row_id, column_id, *cell in found:
+            readings[collection_id, row_id].row.cells[column_id] = Cell(*cell)
     return list(readings.values())
 
 
@@ -293,7 +298,7 @@ def _reading(worker_id: UUID, one: Any) -> Reading:
         signal=one.signal,
         raised=one.raised,
         dispatch_id=one.dispatch_id,
-        asked={int(column): _asked(value) for column, value in one.demand.items()} if one.demand else {},
+        asked=_all_asked(one.demand),
         attempts={int(column): count for column, count in one.attempts.items()} if one.attempts else {},
         deaths=one.deaths,
         waits=one.waits,
@@ -305,6 +310,38 @@ def _reading(worker_id: UUID, one: Any) -> Reading:
             deleted=one.deleted,
         ),
     )
+
+
+def _begun(token: Token, begun: Iterable[tuple[Any, Any]]) -> list[Reading]:
+    """Readings of rows that were no work before, and so have what their sweep asks for, and have not been tried."""
+    asked: dict[int, dict[int, Asked]] = {}
+    readings = []
+    for row, of in begun:
+        if of.sweep_id not in asked:
+            asked[of.sweep_id] = _all_asked(of.demand)
+        readings.append(
+            Reading(
+                key=RowKey(row.collection_id, row.row_id),
+                token=token,
+                job_type=of.job_type,
+                priority="sweep",
+                signal=of.signal,
+                raised=0,
+                dispatch_id=of.dispatch_id,
+                asked=asked[of.sweep_id].copy(),
+                attempts={},
+                deaths=0,
+                waits=0,
+                version=of.version,
+                batch_id=row.batch_id,
+                row=Row({int(column): value for column, value in row.inputs.items()}, row.change, {}, row.deleted),
+            )
+        )
+    return readings
+
+
+def _all_asked(demand: Mapping[str, Sequence[Any]] | None) -> dict[int, Asked]:
+    return {int(column): _asked(value) for column, value in demand.items()} if demand else {}
 
 
 def _asked(value: Sequence[Any]) -> Asked:

@@ -34,11 +34,12 @@ def pause(connection: Connection, dispatch_id: int) -> None:
 
     Raises NotFoundError, DispatchStateError.
     """
-    settle(connection, dispatch_id, _control(connection, "dispatch_pause", dispatch_id).unsettled_at)
+    settle(connection, dispatch_id, _control(connection, "dispatch_pause", dispatch_id, reason=None).unsettled_at)
 
 
 def resume(connection: Connection, dispatch_id: int) -> None:
-    """Go on with a paused dispatch, where it was. Raises NotFoundError, DispatchStateError."""
+    """Go on with a paused dispatch, where it was. Raises NotFoundError, DispatchStateError (also while its cap is
+    reached)."""
     settle(connection, dispatch_id, _control(connection, "dispatch_resume", dispatch_id).unsettled_at)
 
 
@@ -51,8 +52,8 @@ def settle(connection: Connection, dispatch_id: int, unsettled_at: datetime) -> 
     run(connection, "dispatch_settled", dispatch_id=dispatch_id, unsettled_at=unsettled_at)
 
 
-def _control(connection: Connection, statement: str, dispatch_id: int) -> Any:
-    done = run(connection, statement, dispatch_id=dispatch_id).fetchone()
+def _control(connection: Connection, statement: str, dispatch_id: int, **more: object) -> Any:
+    done = run(connection, statement, dispatch_id=dispatch_id, **more).fetchone()
     if done is not None:
         return done
     found: Any = run(connection, "dispatch_progress", dispatches=[dispatch_id]).fetchone()
@@ -63,6 +64,8 @@ def _control(connection: Connection, statement: str, dispatch_id: int) -> Any:
         state = f"has ended: there is nothing to {doing}"
     elif found.canceled_at is not None:
         state = "is canceled already" if doing == "cancel" else f"is canceled: there is nothing to {doing}"
+    elif doing == "resume" and found.paused_at is not None:
+        state = f"has cost what it may: `autofill budget set {dispatch_id} AMOUNT` raises that, and it goes on"
     else:
         state = "is paused already" if doing == "pause" else f"is not paused: there is nothing to {doing}"
     raise DispatchStateError(f"dispatch {dispatch_id} {state}")

@@ -39,13 +39,15 @@ def dispatch(
     reason: str,
     actor: str,
     key: str | None = None,
+    max_cost: int | None = None,
 ) -> int:
     """Ask for cells to be brought up to date; returns the dispatch's id.
 
     `columns` are computed columns asked for by name; none means whatever is on-change and differs. Cells that are fresh
     are left alone unless `force`; with `only_if` (see `plan.matches`), so is every cell that is none of it. With a
-    `key` that has been used, the dispatch it made is returned: asked twice, done once. Raises NotFoundError for rows or
-    columns that do not exist, and AdmissionError when a limit refuses it for now.
+    `key` that has been used, the dispatch it made is returned: asked twice, done once. Once it has cost `max_cost`
+    (billionths of a dollar) it is paused. Raises NotFoundError for rows or columns that do not exist, and
+    AdmissionError when a limit refuses it for now.
     """
     with connection.transaction():
         if key is not None:
@@ -65,6 +67,7 @@ def dispatch(
             reason=reason,
             actor=actor,
             key=key,
+            max_cost=max_cost,
         )
     end_dispatches(connection, [dispatch_id, *displaced])
     return dispatch_id
@@ -81,6 +84,7 @@ def dispatch_in_transaction(
     reason: str,
     actor: str,
     key: str | None = None,
+    max_cost: int | None = None,
 ) -> tuple[int, list[int]]:
     """`dispatch` as a part of the caller's transaction; also returns dispatches to be looked at for their end after
     it has committed."""
@@ -99,6 +103,7 @@ def dispatch_in_transaction(
             force=force,
             only_if=only_if,
             key=key,
+            max_cost=max_cost,
             rows=rows,
         )
         run(
@@ -123,6 +128,7 @@ def dispatch_in_transaction(
         force=force,
         only_if=only_if,
         key=key,
+        max_cost=max_cost,
         rows=len(rows_),
         backlog=_cells(rows_, columns),
     )
@@ -177,6 +183,7 @@ def insert_dispatch(
     force: bool = False,
     only_if: Sequence[str] | None = None,
     key: str | None = None,
+    max_cost: int | None = None,
     rows: int = 0,
     backlog: int = 1,
     reverts: int | None = None,
@@ -199,6 +206,7 @@ def insert_dispatch(
         reverts=reverts,
         backlog=backlog,
         only_if=None if only_if is None else list(only_if),
+        max_cost=max_cost,
     ).fetchone()
     assert made is not None
     return int(made.id), int(made.signal)

@@ -19,8 +19,9 @@ class Progress:
 
     `outcomes` counts cells that ended, by outcome; `attempts` counts calls, by outcome; `work` counts rows by queue
     state; `rows_ahead` are rows no claimer has come to yet, of the `rows` in scope (0 for an edit: what it makes due is
-    not known before). `saved_tokens_in` and `_out` are those of calls that the cache spared. `recent` are cells that
-    ended in the last `recent_seconds`, a minute at most.
+    not known before). `saved_tokens_in` and `_out` are those of calls that the cache spared. `cost` is in billionths of
+    a dollar, and without the `unpriced` calls, whose cost is not known; `max_cost` is its cap. `pause_reason`: why it
+    was paused by itself. `recent` are cells that ended in the last `recent_seconds`, a minute at most.
 
     Counts are for display; `ended_at` alone says that it is over.
     """
@@ -39,10 +40,16 @@ class Progress:
     canceled_at: datetime | None
     paused_at: datetime | None
     only_if: tuple[str, ...] | None
+    pause_reason: str | None
+    max_cost: int | None
     outcomes: dict[str, int]
     attempts: dict[str, int]
     tokens_in: int
     tokens_out: int
+    tokens_cached: int
+    tokens_reasoning: int
+    cost: int
+    unpriced: int
     saved_tokens_in: int
     saved_tokens_out: int
     work: dict[str, int]
@@ -113,6 +120,8 @@ class PartitionOutcome:
     outcomes: dict[str, int]
     tokens_in: int
     tokens_out: int
+    cost: int
+    unpriced: int
 
 
 @dataclass(frozen=True, slots=True)

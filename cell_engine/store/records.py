@@ -11,7 +11,8 @@ from cell_engine.store.slots import BACKLOG
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Calls made for a column: one failure with its text, or the successes of one batch of answers."""
+    """Calls made for a column: one failure with its text, or the successes of one batch of answers. `cost` is in
+    billionths of a dollar, None where it is not known or no model was reached."""
 
     id: int
     dispatch_id: int
@@ -25,6 +26,9 @@ class Attempt:
     tokens_in: int
     tokens_out: int
     ended_at: datetime
+    tokens_cached: int
+    tokens_reasoning: int
+    cost: int | None
 
 
 @dataclass(frozen=True, slots=True)

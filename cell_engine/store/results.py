@@ -9,6 +9,7 @@ from uuid import UUID
 
 from cell_engine.specs.text import Json
 from cell_engine.store.arrays import binaries, numbers, texts
+from cell_engine.store.budgets import Left, enforce
 from cell_engine.store.cache import ended_calls, store_answers
 from cell_engine.store.claims import Reading, RowKey, Token, read
 from cell_engine.store.database import Connection, run
@@ -21,10 +22,12 @@ class Result:
     """The end of one call, or what a plan found without one.
 
     `signal` is the demand the visit had planned with when the call started. With `call` false and no error the cell is
-    current and only its numbers move; with an error class it is blocked. `retry` leaves the cell alone: the failure
-    will be tried again. `leaving`: the row's release is in the same batch. `cached`: the answer was there, and no call
-    was made; `demanded` is the signal of the call that brought it, its tokens are those saved. `cache_signal`: what
-    `cache.ask` gave its call; None where none was asked for.
+    current and only its numbers move (without a version: outdated, likewise); with an error class it is blocked.
+    `retry` leaves the cell alone: the failure will be tried again. `leaving`: the row's release is in the same batch.
+    `reads`: how many places before it are those results of the same batch that it has read, in addition to what
+    `read_change` covers. `cached`: the answer was there, and no call was made; `demanded` is the signal of the call that
+    brought it, its tokens are those saved. `cache_signal`: what `cache.ask` gave its call; None where none was asked
+    for. `cost` is in billionths of a dollar, None where it is not known.
     """
 
     key: RowKey
@@ -33,7 +36,7 @@ class Result:
     signal: int
     dispatch_id: int
     batch_id: int
-    version: int
+    version: int | None
     read_change: int
     fingerprint: bytes | None = None
     call: bool = True
@@ -48,6 +51,10 @@ class Result:
     model: str | None = None
     tokens_in: int = 0
     tokens_out: int = 0
+    reads: tuple[int, ...] = ()
+    tokens_cached: int = 0
+    tokens_reasoning: int = 0
+    cost: int | None = 0
 
 
 @dataclass(slots=True)
@@ -70,10 +77,12 @@ class Release:
 
 
 class Stored(NamedTuple):
-    """Whether the result won its compare-and-swap, and the change number its cell now has (0 where none moved)."""
+    """Whether the result won its compare-and-swap, and the change number its cell now has (0 where it was dropped).
+    `moved`: the number came with this result."""
 
     won: bool
     change: int
+    moved: bool = False
 
 
 class Released(NamedTuple):
@@ -87,13 +96,14 @@ class Released(NamedTuple):
 class Flushed:
     """By position in the batch. `dispatches` are those whose end this may have been; `freed` are slots by collection
     id, for the next claim to give back; `ended` are calls of cached columns, by fingerprint: whether there is an
-    answer, for `cache.wake`."""
+    answer, for `cache.wake`; `left` is what budgets still allow, None for a batch that cost nothing."""
 
     stored: list[Stored] = field(default_factory=list)
     released: list[Released] = field(default_factory=list)
     dispatches: set[int] = field(default_factory=set)
     freed: Counter[int] = field(default_factory=Counter)
     ended: dict[bytes, bool] = field(default_factory=dict)
+    left: list[Left] | None = None
 
 
 def flush(
@@ -108,6 +118,20 @@ def flush(
     With a `number`, higher than that of any batch of this worker before it, the batch may be tried again after an error
     that left open whether it was stored: once stored it is found, and nothing is booked twice.
     """
+    flushed = _flush(connection, worker_id, results, releases, number)
+    costing = {one.key.collection_id for one in results if one.cost}
+    if costing:
+        flushed.left = enforce(connection, sorted(costing))
+    return flushed
+
+
+def _flush(
+    connection: Connection,
+    worker_id: UUID,
+    results: Sequence[Result],
+    releases: Sequence[Release],
+    number: int | None,
+) -> Flushed:
     flushed = Flushed()
     with connection.transaction():
         if releases:
@@ -153,7 +177,10 @@ def _found(connection: Connection, worker_id: UUID, results: Sequence[Result], r
         claims=numbers([one.token.claim for one in results]),
         columns=numbers([one.column_id for one in results]),
     ).fetchall()
-    stored = [Stored(one.held or result.key in ended, one.change) for result, one in zip(results, found, strict=True)]
+    stored = [
+        Stored(one.held or result.key in ended, one.change, one.change > 0)
+        for result, one in zip(results, found, strict=True)
+    ]
     called = [one for one in results if one.cache_signal is not None]
     return Flushed(stored, released, {one.dispatch_id for one in results}, ended=ended_calls(called))
 
@@ -166,6 +193,8 @@ def end_dispatches(connection: Connection, dispatches: Sequence[int]) -> list[in
 
 
 def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], dispatches: set[int]) -> list[Stored]:
+    # Functions have no model, no tokens and no cost: then nothing of it is sent, and nothing stored.
+    metered = results if any(one.model is not None or one.tokens_in for one in results) else ()
     stored = run(
         connection,
         "finalize_cells",
@@ -185,14 +214,18 @@ def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], d
         read_changes=numbers([one.read_change for one in results]),
         demanded=numbers([one.demanded for one in results]),
         versions=numbers([one.version for one in results]),
-        models=texts([one.model for one in results]),
-        tokens_in=numbers([one.tokens_in for one in results]),
-        tokens_out=numbers([one.tokens_out for one in results]),
+        models=texts([one.model for one in metered]),
+        tokens_in=numbers([one.tokens_in for one in metered]),
+        tokens_out=numbers([one.tokens_out for one in metered]),
+        tokens_cached=numbers([one.tokens_cached for one in metered]),
+        tokens_reasoning=numbers([one.tokens_reasoning for one in metered]),
+        costs=numbers([one.cost for one in metered]),
         dispatches=numbers([one.dispatch_id for one in results]),
         batches=numbers([one.batch_id for one in results]),
+        reads=texts([numbers(one.reads) if one.reads else None for one in results]),
     ).fetchall()
     dispatches |= {one.met for one in stored if one.met is not None}
-    return [Stored(one.won, one.change or 0) for one in stored]
+    return [Stored(one.won, one.change or 0, one.moved) for one in stored]
 
 
 def _release_columns(releases: Sequence[Release], results: Sequence[Result]) -> dict[str, str]:

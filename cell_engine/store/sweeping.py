@@ -19,10 +19,12 @@ SWEEP_WINDOWS = 10
 
 @dataclass(slots=True)
 class Swept:
-    """(collection id, row id) of what is now this worker's, and dispatches whose end may have come. `goes_on`: a sweep
-    for few has found nothing yet in all that was examined."""
+    """What is now this worker's: rows just begun, each with its sweep, as the statements have them, and (collection id,
+    row id) of those that were queued already. `dispatches` are those whose end may have come. `goes_on`: a sweep for
+    few has found nothing yet in all that was examined."""
 
-    rows: list[tuple[int, int]] = field(default_factory=list)
+    begun: list[tuple[Any, Any]] = field(default_factory=list)
+    taken: list[tuple[int, int]] = field(default_factory=list)
     dispatches: list[int] = field(default_factory=list)
     goes_on: bool = False
 
@@ -62,9 +64,7 @@ def _sweep_apart(connection: Connection, worker_id: UUID, claim: int, lanes: Seq
             windows[one.collection_id].append(one)
         if not windows:
             return
-        started = _walk(connection, worker_id, claim, list(windows.values()), swept)
-        swept.rows += started
-        served = {collection_id for collection_id, _ in started}
+        served = _walk(connection, worker_id, claim, list(windows.values()), swept)
         for collection_id, window in windows.items():
             if any(one.is_locked for one in window):
                 served.add(collection_id)
@@ -76,8 +76,9 @@ def _sweep_apart(connection: Connection, worker_id: UUID, claim: int, lanes: Seq
 
 def _walk(
     connection: Connection, worker_id: UUID, claim: int, windows: Sequence[Sequence[Any]], swept: Swept
-) -> list[tuple[int, int]]:
-    """Windows of sweeps: their locked rows become work, the others holes, and the cursors pass them all."""
+) -> set[int]:
+    """Windows of sweeps: their locked rows become work, the others holes, and the cursors pass them all. Returns the
+    collections of which there were rows to have."""
     locked = [one for window in windows for one in window if one.is_locked]
     met = _met(connection, locked) if locked else {}
     walked = [_divide(window, met) for window in windows]
@@ -94,7 +95,7 @@ def _walk(
             swept.dispatches += [each.owner for each in displaced]
     queued = [key for key, state in met.items() if state == "queued"]
     starting = [one for one in walked if one.fresh]
-    started: list[tuple[int, int]] = []
+    served: set[int] = set()
     if starting or queued:
         begun = run(
             connection,
@@ -102,21 +103,27 @@ def _walk(
             worker_id=worker_id,
             claim=claim,
             sweeps=numbers([one.sweep_id for one in starting]),
-            rows=texts([numbers(one.fresh) for one in starting]),
+            rows=texts([numbers([row.row_id for row in one.fresh]) for one in starting]),
             queued_collections=numbers([collection_id for collection_id, _ in queued]),
             queued_rows=numbers([row_id for _, row_id in queued]),
         )
-        started = [(one.collection_id, one.row_id) for one in begun]
+        fresh = {one.sweep_id: one.fresh for one in starting}
+        for one in begun:
+            served.add(one.collection_id)
+            if one.sweep_id is None:
+                swept.taken.append((one.collection_id, one.row_id))
+            else:
+                swept.begun += [(row, one) for row in fresh[one.sweep_id]]
     advanced = run(
         connection,
         "sweep_advance",
         sweeps=numbers([one.sweep_id for one in walked]),
         cursors=numbers([one.cursor for one in walked]),
-        taken=texts([numbers([*one.fresh, *one.raised]) for one in walked]),
+        taken=texts([numbers([*(row.row_id for row in one.fresh), *one.raised]) for one in walked]),
         missed=texts([numbers(one.missed) for one in walked]),
     )
     swept.dispatches += [one.dispatch_id for one in advanced if one.closed]
-    return started
+    return served
 
 
 @dataclass(slots=True)
@@ -126,7 +133,7 @@ class _Walked:
     sweep_id: int
     dispatch_id: int
     cursor: int
-    fresh: list[int]
+    fresh: list[Any]
     raised: list[int]
     missed: list[int]
 
@@ -143,8 +150,10 @@ def _divide(window: Sequence[Any], met: Mapping[tuple[int, int], str | None]) ->
         key = (one.collection_id, one.row_id)
         if not one.is_locked or (key in met and met[key] is None):
             divided.missed.append(one.row_id)
+        elif key in met:
+            divided.raised.append(one.row_id)
         else:
-            (divided.raised if key in met else divided.fresh).append(one.row_id)
+            divided.fresh.append(one)
     return divided
 
 

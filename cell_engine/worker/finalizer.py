@@ -17,6 +17,7 @@ from uuid import UUID
 import psycopg
 
 from cell_engine.log import get_logger
+from cell_engine.store.budgets import Left
 from cell_engine.store.cache import wake
 from cell_engine.store.claims import Reading, RowKey, recover, reread
 from cell_engine.store.database import Connection
@@ -74,6 +75,9 @@ class Host(Protocol):
 
     async def learn(self, reading: Reading, link: Link) -> None:
         """Know the version that a reading is to be planned with, however long the server is away."""
+
+    def metered(self, results: list[Result], limits: list[Left] | None) -> None:
+        """What became of budgets, before anybody goes on with what was stored."""
 
     def deliver(self, entry: Entry, outcome: Answered | psycopg.Error) -> None: ...
 
@@ -150,6 +154,7 @@ class Finalizer:
             await self._split(worker_id, entries, error)
             return
         self._freed.setdefault(worker_id, Counter()).update(flushed.freed)
+        self._host.metered(results, flushed.left)
         if flushed.ended:
             with suppress(psycopg.OperationalError):  # who is not woken comes by itself
                 await self._link.call(wake, flushed.ended)

@@ -62,12 +62,12 @@ class Holds:
             return FREE
         for trip in self._trips:
             if _trips(trip, collection_id, column):
-                return _refused(trip.column_id)
+                return refused(trip.column_id)
         admitted = FREE
         for held in self._held:
             if _covers(held, collection_id, collection, column):
                 if self._probes.get(held.id, 0.0) < asyncio.get_running_loop().time():
-                    return _refused(held.column_id)
+                    return refused(held.column_id)
                 admitted = held.id
         self._probes.pop(admitted, None)
         return admitted
@@ -90,7 +90,7 @@ class Holds:
             )
         )
         self._told.set()
-        return _refused(of_column)
+        return refused(of_column)
 
     def prove(self, probed: int) -> None:
         """The call that was to probe a hold came through: the reason is gone."""
@@ -123,7 +123,7 @@ class Holds:
             self._proved.popleft()
 
 
-def _refused(column_id: int | None) -> Refused:
+def refused(column_id: int | None) -> Refused:
     return Refused(random.uniform(*(LANE_SECONDS if column_id is None else COLUMN_SECONDS)))  # noqa: S311
 
 

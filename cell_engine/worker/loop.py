@@ -16,6 +16,7 @@ from cell_engine.kinds.registry import JOB_TYPES, make_kinds
 from cell_engine.log import get_logger
 from cell_engine.specs.version import Version
 from cell_engine.store import schema
+from cell_engine.store.budgets import Left
 from cell_engine.store.claims import (
     Claimed,
     Reading,
@@ -37,9 +38,11 @@ from cell_engine.worker.asker import Asker
 from cell_engine.worker.finalizer import Answered, Entry, Finalizer, Submitter
 from cell_engine.worker.holds import Holds
 from cell_engine.worker.link import Link
+from cell_engine.worker.meter import Meter
 from cell_engine.worker.visit import STORM_SECONDS, Visit
 
 CLAIM_ROWS = 500
+ADVANCE_VISITS = 50
 POLL_SECONDS = 0.1
 AGAIN_SECONDS = 0.01
 MARK_SECONDS = 0.5
@@ -101,6 +104,7 @@ class Worker:
         self._cache_link = Link(url, "worker cache")
         self._finalizer = Finalizer(self._flush_link, self)
         self.asker = Asker(self._cache_link)
+        self.meter = Meter(self._beat_link, lambda: self._names)
         self.holds = Holds(self._beat_link, lambda: self._id, job_types)
         self._visits: dict[tuple[RowKey, int], Visit] = {}
         self._leaving = 0  # visits whose release is on its way to the database
@@ -120,7 +124,14 @@ class Worker:
         await self._register()
         await self.holds.refresh()
         # `stop` ends the first by asking it, the last when all is stored, those between when there is nothing left.
-        loops = (self._claim_loop(), self._news_loop(), self._beat_loop(), self.holds.run(), self._finalizer.run())
+        loops = (
+            self._claim_loop(),
+            self._news_loop(),
+            self._beat_loop(),
+            self.holds.run(),
+            self.meter.run(),
+            self._finalizer.run(),
+        )
         self.loops = [asyncio.create_task(loop) for loop in loops]
 
     async def stop(self, grace: float) -> None:
@@ -207,6 +218,9 @@ class Worker:
         except Exception as error:  # noqa: BLE001 (one row's trouble is never the others')
             self._break_off(entry.visit, error)
 
+    def metered(self, results: list[Result], limits: list[Left] | None) -> None:
+        self.meter.stored(results, self._names.__getitem__, limits)
+
     async def learn(self, reading: Reading, link: Link) -> None:
         while True:
             try:
@@ -219,7 +233,10 @@ class Worker:
     # ---- visits
 
     def _advance_ready(self) -> None:
-        ready, self._ready = self._ready, []
+        # Not all in one go: calls that answer at once take the loop's time, and a beat must not wait for hundreds.
+        ready, self._ready = self._ready[:ADVANCE_VISITS], self._ready[ADVANCE_VISITS:]
+        if self._ready:
+            asyncio.get_running_loop().call_soon(self._advance_ready)
         for visit in ready:
             self._advance(visit)
 

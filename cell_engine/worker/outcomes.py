@@ -5,7 +5,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from cell_engine.kinds.base import PAUSING, ErrorClass, Failure, Outcome
+from cell_engine.kinds.base import PAUSING, Call, ErrorClass, Failure, Kind, Outcome
 from cell_engine.log import get_logger
 from cell_engine.plan import Cell
 from cell_engine.specs.text import Json
@@ -65,14 +65,26 @@ def addressed(reading: Reading, column_id: int, read_change: int) -> Result:
     )
 
 
+def outcome_at_once(kind: Kind, call: Call) -> Outcome | None:
+    """`at_once` of a kind; what it raises is treated as what `compute` raises."""
+    try:
+        return kind.at_once(call)
+    except Exception as error:  # noqa: BLE001 (one cell's error and never the worker's end)
+        return _raised(error)
+
+
 def outcome_of(task: Task) -> Settled:
     """A kind answers or fails, and does not raise; if it does, that is one cell's error and never the worker's end."""
     error = task.exception()
     if error is not None:
-        log.error("a kind raised", error=repr(error))
-        return Failure("crashed", f"{type(error).__name__}: {error}")
+        return _raised(error)
     settled: Settled = task.result()
     return settled
+
+
+def _raised(error: BaseException) -> Failure:
+    log.error("a kind raised", error=repr(error))
+    return Failure("crashed", f"{type(error).__name__}: {error}")
 
 
 def cell_after(cell: Cell | None, result: Result, change: int) -> Cell:

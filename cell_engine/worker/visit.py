@@ -4,6 +4,9 @@ An edit during the visit never cancels a call: its answer is stored with the fin
 plan finds the cell due again. The visit learns of new demand from the worker's poll and plans at once, beside the calls
 in flight.
 
+Calls that answer at once are planned on from before anything is stored: a row of nothing else takes one batch, however
+many columns follow from one another. An answer that took time is stored first; what follows from it may take money.
+
 A visit is no task of its own: it is advanced when something has happened to it (a call ended, what it stored is stored,
 news, a slot). A task and a future for each of a few thousand visits a second cost more than all that they do.
 """
@@ -24,15 +27,18 @@ from cell_engine.store.claims import Reading, RowKey
 from cell_engine.store.results import Ending, Release, Result, Stored
 from cell_engine.worker.asker import Asker
 from cell_engine.worker.finalizer import Answered, Entry
-from cell_engine.worker.holds import FREE, Holds, Refused
+from cell_engine.worker.holds import FREE, Holds, Refused, refused
+from cell_engine.worker.meter import Meter
 from cell_engine.worker.outcomes import (
     UNCOUNTED,
     Awaited,
     Called,
     Hit,
+    Settled,
     Task,
     addressed,
     cell_after,
+    outcome_at_once,
     outcome_of,
     pause,
 )
@@ -72,6 +78,9 @@ class Host(Protocol):
 
     @property
     def asker(self) -> Asker: ...
+
+    @property
+    def meter(self) -> Meter: ...
 
     def version(self, collection_id: int, number: int) -> Version: ...
 
@@ -183,9 +192,12 @@ class Visit:
             self._news = False
             self._submit([], reread=True)
             return
-        steps = self._plan()
-        if steps.blocked or steps.current:
-            self._submit([*map(self._found, steps.blocked), *map(self._found, steps.current)])
+        steps, answered = self._plan([])
+        found = [*map(self._found, steps.blocked), *map(self._found, steps.current)]
+        if answered and not found:
+            self._plan_on(answered)
+        elif answered or found:
+            self._submit(answered + found)
         elif not self.calling:
             self._submit([], self._release(()))
 
@@ -209,7 +221,10 @@ class Visit:
                 return
             self._take(answer.reading)
         else:
-            for result, stored in zip(entry.results, answer.stored, strict=True):
+            for place, (result, stored) in enumerate(zip(entry.results, answer.stored, strict=True)):
+                for read in [answer.stored[place - back] for back in result.reads]:
+                    if read.moved:
+                        result.read_change = max(result.read_change, read.change)
                 self._apply(result, stored)
             self._awaiting.clear()  # perhaps it was this that they wait for
         self.advance()
@@ -224,32 +239,72 @@ class Visit:
 
     # ---- plan and call
 
-    def _plan(self) -> Plan:
-        """Plan, and start what is due as far as the slots go."""
+    def _plan(self, before: list[Result]) -> tuple[Plan, list[Result]]:
+        """Plan, and start what is due as far as the slots go; also returns the results of calls that answered at once.
+
+        After results that are not stored yet, `before`, only such calls are made, and each cell once.
+        """
         reading = self._reading
         version = self._host.version(reading.key.collection_id, reading.version)
         steps = plan(reading.row, version, reading.asked, self._unsettled())
+        answered: list[Result] = []
         self._held_back = False
         for due in steps.due:
             column = due.column
-            if column.job_type not in self._host.kinds:
+            if before and any(one.column_id == column.id for one in before):
+                self._held_back = True
+            elif column.job_type not in self._host.kinds:
                 self._elsewhere[column.id] = column.job_type
             elif self._rounds.get(column.id, 0) >= ROUNDS:
                 self._spent.add(column.id)
             elif self._is_suspect(column.id) and not self._host.apart.free:
                 self._waiting[column.id] = Wait(random.uniform(*PLACE_SECONDS), True)  # noqa: S311
             elif len(self.calling) < self.slots:
-                admitted = self._host.holds.admit(reading.key.collection_id, self._collection, column)
-                if isinstance(admitted, Refused):
-                    self._hold(column, admitted)
+                call = self._call(due, version)
+                outcome = None
+                if not self._is_suspect(column.id):
+                    outcome = outcome_at_once(self._host.kinds[column.job_type], call)
+                if outcome is not None:
+                    self._rounds[column.id] = self._rounds.get(column.id, 0) + 1
+                    result = self._result(due, reading, outcome, FREE)
+                    if before:
+                        place = len(before) + len(answered)
+                        result.reads = tuple(place - at for at, one in enumerate(before) if one.column_id in due.inputs)
+                    answered.append(result)
+                elif before:
+                    self._held_back = True
                 else:
-                    self._call(due, version, admitted)
+                    self._start(due, call)
             else:
                 self._held_back = True
                 if reading.priority == "edit" and not self.wants_slot:
                     self.wants_slot = True
                     self._host.want_slot(self)
-        return steps
+        return steps, answered
+
+    def _plan_on(self, results: list[Result]) -> None:
+        """From results of calls that answered at once, nothing else having been found; then store them all."""
+        last = results
+        while not (self.calling or self._held_back or any(result.retry for result in last)):
+            if not last or self._nothing_follows(last, are_latest=True):
+                self._submit(results, self._leave(results))
+                return
+            for result in last:
+                self._settle(result, 0)
+            steps, last = self._plan(results)
+            results = results + last
+            if steps.blocked or steps.current:
+                break  # their numbers are those of what is stored first
+        self._submit(results)
+
+    def _admit(self, column: Column) -> int | Refused:
+        """Whether it may be called now: not while it is held, nor for a budget that is spent."""
+        reading = self._reading
+        dispatches = {reading.dispatch_id, *(one.dispatch for one in reading.asked.values())}
+        unpaid = self._host.meter.admits(reading.key.collection_id, self._collection, column, dispatches)
+        if unpaid is not None:
+            return refused(unpaid.column_id)
+        return self._host.holds.admit(reading.key.collection_id, self._collection, column)
 
     def _hold(self, column: Column, refused: Refused) -> None:
         """The column waits in its own lane, which nobody claims from while it is held."""
@@ -264,13 +319,12 @@ class Visit:
     def _unsettled(self) -> set[int]:
         return {*self.calling, *self._waiting, *self._elsewhere, *self._awaiting, *self._spent}
 
-    def _call(self, due: Due, version: Version, probed: int) -> None:
+    def _call(self, due: Due, version: Version) -> Call:
         column, reading = due.column, self._reading
-        self._rounds[column.id] = self._rounds.get(column.id, 0) + 1
         asked = reading.asked.get(column.id)
         forced = asked.forced if asked is not None else 0
         key = reading.key
-        call = Call(
+        return Call(
             column=column,
             inputs=due.inputs,
             names=version.keys,
@@ -279,6 +333,15 @@ class Visit:
             idempotency_key=f"{key.collection_id}:{key.row_id}:{column.id}:{due.fingerprint.hex()}:{forced}",
             deadline=column.timeout,
         )
+
+    def _start(self, due: Due, call: Call) -> None:
+        """Make a call that takes time, if that is not held."""
+        column, reading = due.column, self._reading
+        admitted = self._admit(column)
+        if isinstance(admitted, Refused):
+            self._hold(column, admitted)
+            return
+        self._rounds[column.id] = self._rounds.get(column.id, 0) + 1
         loop = asyncio.get_running_loop()
 
         def start() -> "asyncio.Task[Outcome]":
@@ -287,16 +350,16 @@ class Visit:
         task: Task
         if self._is_suspect(column.id):
             task = self._host.apart.start(call)
-        elif column.cache is None or probed != FREE:
+        elif column.cache is None or admitted != FREE:
             task = start()
         else:
             lease = column.timeout + OWNER_SECONDS
             ask = Ask(
-                key, reading.token.claim, column.id, due.fingerprint, due.forced, column.cache.ttl, lease
+                reading.key, reading.token.claim, column.id, due.fingerprint, due.forced, column.cache.ttl, lease
             )  # fmt: skip
             task = self._host.asker.ask(reading.token.worker_id, ask, start)
         task.add_done_callback(self._call_ended)
-        self.calling[column.id] = Calling(due, reading, loop.time(), task, probed)
+        self.calling[column.id] = Calling(due, reading, loop.time(), task, admitted)
 
     def _call_ended(self, _: Task) -> None:
         # Not at once: calls that end together are stored together.
@@ -310,14 +373,20 @@ class Visit:
         if not ended:
             self.advance()
             return
-        results = [self._result(one) for one in ended]
-        release = None
-        if not self.calling and not self._news and self._nothing_follows(ended, results):
-            release = self._release(tuple(result.column_id for result in results if not result.retry))
-            for result in results:
-                # Released in the same batch, except one whose failed attempt has to be kept.
-                result.leaving = not result.retry
-        self._submit(results, release)
+        results = [self._result(one.due, one.reading, outcome_of(one.task), one.probed) for one in ended]
+        self._host.meter.spend(results, self._collection)
+        is_over = (
+            not self.calling
+            and not self._news
+            and self._nothing_follows(results, are_latest=all(one.reading is self._reading for one in ended))
+        )
+        self._submit(results, self._leave(results) if is_over else None)
+
+    def _leave(self, results: list[Result]) -> Release:
+        """The release in the same batch as the last results."""
+        for result in results:
+            result.leaving = not result.retry  # a failed attempt has to be kept
+        return self._release(tuple(result.column_id for result in results if not result.retry))
 
     def _awaits(self, calling: Calling) -> bool:
         """Whether it came to no call here, for another row is making it."""
@@ -330,14 +399,15 @@ class Visit:
         self._awaiting[column_id] = calling.due.fingerprint
         return True
 
-    def _nothing_follows(self, ended: list[Calling], results: list[Result]) -> bool:
-        """Whether a plan with these results in place would start or find anything more; in doubt, no."""
+    def _nothing_follows(self, results: list[Result], *, are_latest: bool) -> bool:
+        """Whether a plan with these results in place would start or find anything more; in doubt, no. `are_latest`: of
+        calls that the latest reading made due."""
         reading = self._reading
         version = self._host.version(reading.key.collection_id, reading.version)
         cells = reading.row.cells
         # Most answers are judged without a plan. If the last one's calls are all here, made with this very reading,
         # then what nobody reads leads to nothing, and what is read and has changed leads on: a plan will see where to.
-        if not self._held_back and all(one.reading is reading for one in ended):
+        if not self._held_back and are_latest:
             readers = [reader for result in results for reader in version.readers[result.column_id]]
             if not readers:
                 return True
@@ -366,11 +436,9 @@ class Visit:
 
     # ---- what calls and plans come to
 
-    def _result(self, calling: Calling) -> Result:
-        due, reading = calling.due, calling.reading
+    def _result(self, due: Due, reading: Reading, outcome: Settled, probed: int) -> Result:
         result = addressed(reading, due.column.id, due.read_change)
         result.fingerprint = due.fingerprint
-        outcome = outcome_of(calling.task)
         if isinstance(outcome, Called):
             result.cache_signal = outcome.signal
             outcome = outcome.outcome
@@ -381,11 +449,18 @@ class Visit:
         result.model = outcome.model
         result.tokens_in = outcome.tokens_in
         result.tokens_out = outcome.tokens_out
+        if not isinstance(outcome, Hit):
+            result.tokens_cached = outcome.tokens_cached
+            result.tokens_reasoning = outcome.tokens_reasoning
+            result.cost = outcome.cost
+        asked = reading.asked.get(due.column.id)
+        if asked is not None and asked.signal <= result.signal:
+            result.dispatch_id = asked.dispatch  # who pays, as the store will find
         if not isinstance(outcome, Failure):
             result.value = outcome.value
         elif outcome.error_class in PAUSING:
             result.retry = True
-            refused = self._host.holds.trip(reading.key.collection_id, due.column, outcome, calling.probed)
+            refused = self._host.holds.trip(reading.key.collection_id, due.column, outcome, probed)
             self._hold(due.column, refused)
         else:
             failed = 1 + self._reading.attempts.get(due.column.id, 0)
@@ -393,9 +468,9 @@ class Visit:
             result.retry = limited or (outcome.error_class in RETRYABLE and failed < due.column.attempts)
             if result.retry:
                 self._waiting[due.column.id] = Wait(pause(failed, outcome.retry_after), limited)
-        if calling.probed != FREE and not result.retry:
+        if probed != FREE and not result.retry:
             # A cell's own error, too, says that the account, the key and the model are there.
-            self._host.holds.prove(calling.probed)
+            self._host.holds.prove(probed)
         if not isinstance(outcome, Failure):
             return result
         result.error_class = outcome.error_class
@@ -406,7 +481,10 @@ class Visit:
         """What a plan found without a call."""
         result = addressed(self._reading, step.column.id, step.read_change)
         result.call = False
-        if isinstance(step, Blocked):
+        if isinstance(step, Current):
+            if step.stale:
+                result.version = None
+        else:
             result.fingerprint = step.fingerprint
             result.error_class = BLOCKED
             result.error = step.reason
@@ -458,7 +536,12 @@ class Visit:
     def _book_what_is_left(self) -> None:
         if not all(one.task.done() for one in self.calling.values()):
             return
-        rest = [self._result(one) for one in self.calling.values() if not self._awaits(one)]
+        rest = [
+            self._result(one.due, one.reading, outcome_of(one.task), one.probed)
+            for one in self.calling.values()
+            if not self._awaits(one)
+        ]
+        self._host.meter.spend(rest, self._collection)
         self.calling.clear()
         if rest:
             self._submit(rest)
@@ -474,12 +557,17 @@ class Visit:
         if not stored.change and (result.call or result.error_class is not None):
             self._news = True  # dropped, for its row or column has been deleted: nothing follows from it
             return
+        self._settle(result, stored.change)
+
+    def _settle(self, result: Result, change: int) -> None:
+        """Plan with it; the change number is 0 where none is known to have moved."""
+        reading = self._reading
         reading.attempts.pop(result.column_id, None)
         asked = reading.asked.get(result.column_id)
         if asked is not None and asked.signal <= result.signal:
             del reading.asked[result.column_id]
         cells = reading.row.cells
-        cells[result.column_id] = cell_after(cells.get(result.column_id), result, stored.change)
+        cells[result.column_id] = cell_after(cells.get(result.column_id), result, change)
 
     def _take(self, reading: Reading) -> None:
         self._reading = reading

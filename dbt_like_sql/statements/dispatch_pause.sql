@@ -1,6 +1,8 @@
--- Its sweeps are walked no further, and its queued rows wait. Calls in flight run to their end.
+-- Its sweeps are walked no further, and its queued rows wait. Calls in flight run to their end. `reason` says why it was
+-- paused by itself, null for a person.
 with paused as (
-    update autofill.dispatch set paused_at = clock_timestamp(), unsettled_at = clock_timestamp()
+    update autofill.dispatch
+    set paused_at = clock_timestamp(), unsettled_at = clock_timestamp(), pause_reason = %(reason)s
     where id = %(dispatch_id)s and ended_at is null and canceled_at is null and paused_at is null
     returning id, unsettled_at
 ),

@@ -1,9 +1,11 @@
 -- How far dispatches are. Counts are for display; only ended_at says that one has ended.
 select dispatch.id, dispatch.collection_id, dispatch.reason, dispatch.actor, dispatch.columns, dispatch.force,
     dispatch.key, dispatch.total, dispatch.version, dispatch.created_at, dispatch.ended_at,
-    dispatch.canceled_at, dispatch.paused_at, dispatch.only_if,
+    dispatch.canceled_at, dispatch.paused_at, dispatch.only_if, dispatch.pause_reason, dispatch.max_cost,
     coalesce(done.outcomes, '{}') as outcomes, coalesce(called.attempts, '{}') as attempts,
     coalesce(called.tokens_in, 0) as tokens_in, coalesce(called.tokens_out, 0) as tokens_out,
+    coalesce(called.tokens_cached, 0) as tokens_cached, coalesce(called.tokens_reasoning, 0) as tokens_reasoning,
+    coalesce(called.cost, 0) as cost, coalesce(called.unpriced, 0) as unpriced,
     coalesce(done.saved_tokens_in, 0) as saved_tokens_in, coalesce(done.saved_tokens_out, 0) as saved_tokens_out,
     coalesce(open.states, '{}') as work, coalesce(ahead.rows, 0) as rows_ahead,
     coalesce(dispatch.total / nullif(coalesce(nullif(cardinality(dispatch.columns), 0), width.columns), 0), 0) as rows,
@@ -22,9 +24,12 @@ left join lateral (
 ) as done on true
 left join lateral (
     select jsonb_object_agg(outcome, calls) as attempts, sum(tokens_in)::bigint as tokens_in,
-        sum(tokens_out)::bigint as tokens_out
+        sum(tokens_out)::bigint as tokens_out, sum(tokens_cached)::bigint as tokens_cached,
+        sum(tokens_reasoning)::bigint as tokens_reasoning, sum(cost)::bigint as cost, sum(unpriced)::bigint as unpriced
     from (
-        select outcome, sum(cardinality(row_ids)) as calls, sum(tokens_in) as tokens_in, sum(tokens_out) as tokens_out
+        select outcome, sum(cardinality(row_ids)) as calls, sum(tokens_in) as tokens_in, sum(tokens_out) as tokens_out,
+            sum(tokens_cached) as tokens_cached, sum(tokens_reasoning) as tokens_reasoning, sum(cost) as cost,
+            sum(cardinality(row_ids)) filter (where cost is null and model is not null) as unpriced
         from autofill.attempt where dispatch_id = dispatch.id group by outcome
     ) as by_outcome
 ) as called on true

@@ -4,18 +4,23 @@
 --   the loser's changes nothing, but its call is booked: it was paid for.
 -- `signal` is what the visit had planned with when the call started; `call` is false where no call was made (blocked,
 -- fresh) and `cached` where it was another cell's, whose answer this one takes: that counts as an answer, and is booked
--- as saved instead of made; `demanded` is then the signal of the call that brought it; `retry` is a failure that will be tried again and leaves the cell alone; `leaving` rows are released in this
--- same transaction, which spares a write of their work.
+-- as saved instead of made; `demanded` is then the signal of the call that brought it; `retry` is a failure that will be
+-- tried again and leaves the cell alone; `leaving` rows are released in this same transaction, which spares a write of their work; `reads` are earlier results of the batch that
+-- it has read, as how many places they are before it. Models, tokens and costs come as empty arrays where no call of the
+-- batch had a model; a cost of null is not known.
 with item as materialized (
     select * from unnest(
         %(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[], %(columns)s::smallint[],
-        %(signals)s::bigint[], %(calls)s::boolean[], %(cached)s::boolean[], %(retries)s::boolean[], %(leavings)s::boolean[],
+        %(signals)s::bigint[], %(calls)s::boolean[], %(cached)s::boolean[], %(retries)s::boolean[],
+        %(leavings)s::boolean[],
         %(values)s::jsonb[], %(error_classes)s::text[], %(errors)s::text[], %(fingerprints)s::bytea[],
         %(read_changes)s::bigint[], %(demanded)s::bigint[], %(versions)s::int[], %(models)s::text[],
-        %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(dispatches)s::bigint[], %(batches)s::int[]
+        %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(tokens_cached)s::bigint[], %(tokens_reasoning)s::bigint[],
+        %(costs)s::bigint[], %(dispatches)s::bigint[], %(batches)s::int[], %(reads)s::text[]
     ) with ordinality as i (
-        collection_id, row_id, claim, column_id, signal, call, cached, retry, leaving, value, error_class, error, fingerprint,
-        read_change, demanded, version, model, tokens_in, tokens_out, dispatch_id, batch_id, number
+        collection_id, row_id, claim, column_id, signal, call, cached, retry, leaving, value, error_class, error,
+        fingerprint, read_change, demanded, version, model, tokens_in, tokens_out, tokens_cached, tokens_reasoning, cost,
+        dispatch_id, batch_id, reads, number
     )
 ),
 judged as materialized (
@@ -75,11 +80,24 @@ judged as materialized (
         ) as answer
     ) as found
 ),
+moved as (
+    -- the numbers that this batch has moved, by place. Only they tell what a later result of it has read: where a person's
+    -- value came meanwhile, the cell's number is of something that it has not
+    select array_agg(case when change > coalesce(was_change, 0) then change else 0 end order by number) as changes
+    from judged
+),
 made as (
     insert into autofill.cell as cell (
         collection_id, row_id, column_id, ai_value, fingerprint, called, demanded, change, read_change, version,
-        model, computed_at, error_class, error)
-    select collection_id, row_id, column_id, value, fingerprint, called, forced, change, read_change, version, model, clock_timestamp(), error_class, error
+        model, computed_at, error_class, error, tokens_in, tokens_out, cost)
+    select collection_id, row_id, column_id, value, fingerprint, called, forced,
+        change,
+        case when reads is null then read_change
+             else greatest(read_change, (select max((select changes from moved)[number - back])
+                                         from unnest(reads::int[]) as back)) end,
+        version, model, clock_timestamp(), error_class, error,
+        case when model is not null then tokens_in end, case when model is not null then tokens_out end,
+        case when model is not null then cost end
     from judged
     where is_written and not is_known
 ),
@@ -92,12 +110,17 @@ changed as (
         called = greatest(cell.called, judged.called),
         demanded = case when judged.call then 0 else greatest(cell.demanded, judged.forced) end,
         change = judged.change,
-        read_change = judged.read_change,
+        read_change = case when judged.reads is null then judged.read_change
+             else greatest(judged.read_change, (select max((select changes from moved)[judged.number - back])
+                                                from unnest(judged.reads::int[]) as back)) end,
         version = judged.version,
         model = judged.model,
         computed_at = clock_timestamp(),
         error_class = judged.error_class,
-        error = judged.error
+        error = judged.error,
+        tokens_in = case when judged.model is not null then judged.tokens_in end,
+        tokens_out = case when judged.model is not null then judged.tokens_out end,
+        cost = case when judged.model is not null then judged.cost end
     from judged
     where judged.is_written and judged.is_known and cell.collection_id = judged.collection_id
       and cell.row_id = judged.row_id and cell.column_id = judged.column_id
@@ -111,8 +134,8 @@ replaced as (
     where is_written and call and error_class is null and was_shown and not same
 ),
 refreshed as (
-    -- found current again without a call: only the numbers move
-    update autofill.cell set read_change = judged.read_change, version = judged.version
+    -- found current again without a call: only the numbers move; without a version it is found outdated
+    update autofill.cell set read_change = judged.read_change, version = coalesce(judged.version, cell.version)
     from judged
     where judged.won and not judged.deleted and not judged.call and judged.error_class is null
       and cell.collection_id = judged.collection_id and cell.row_id = judged.row_id
@@ -152,16 +175,29 @@ completed as (
 ),
 booked as (
     insert into autofill.attempt (dispatch_id, collection_id, batch_id, column_id, row_ids, outcome, error_class,
-        error, worker_id, model, tokens_in, tokens_out)
+        error, worker_id, model, tokens_in, tokens_out, tokens_cached, tokens_reasoning, cost)
     select credited, collection_id, batch_id, column_id, array_agg(row_id),
         case when not won then 'superseded' when error_class is null then 'succeeded' else 'failed' end,
-        error_class, error, %(worker_id)s, model, sum(tokens_in), sum(tokens_out)
+        error_class, error, %(worker_id)s, model, coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0),
+        coalesce(sum(tokens_cached), 0), coalesce(sum(tokens_reasoning), 0), case when model is not null then sum(cost) end
     from judged
     where call and not cached
-    group by 1, 2, 3, 4, won, error_class, error, model,
+    -- a sum of known and unknown costs would be neither
+    group by 1, 2, 3, 4, won, error_class, error, model, cost is null,
         case when error_class is not null then number end
+),
+used as (
+    insert into autofill.usage_delta (namespace_id, collection_id, column_id, model, dispatch_id, calls, failed,
+        tokens_in, tokens_cached, tokens_out, tokens_reasoning, cost, unpriced)
+    select collection.namespace_id, judged.collection_id, column_id, model, credited, count(*),
+        count(error_class), sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(tokens_reasoning),
+        coalesce(sum(cost), 0), count(*) filter (where cost is null)
+    from judged join autofill.collection on collection.id = judged.collection_id
+    where call and not cached and model is not null
+    group by 1, 2, 3, 4, 5
 )
 -- `met`: whose demand is met while another dispatch's visit goes on: their end may have come
-select number, won, change, case when credited <> visiting then credited end as met
+select number, won, change, coalesce(change > coalesce(was_change, 0), false) as moved,
+    case when credited <> visiting then credited end as met
 from judged
 order by number;

@@ -37,14 +37,15 @@ wanted as materialized (
     where walked.is_windowed
 )
 select walked.id as sweep_id, walked.collection_id, walked.dispatch_id, walked.cursor, walked.examined,
-    walked.slots, chosen.row_id, chosen.is_hole, chosen.is_locked
+    walked.slots, chosen.row_id, chosen.is_hole, chosen.is_locked,
+    chosen.batch_id, chosen.change, chosen.inputs, chosen.deleted_at is not null as deleted
 from walked
 cross join lateral (
     select count(*) as count from (
         select from autofill.sweep_hole where sweep_hole.sweep_id = walked.id limit walked.slots) as missed
 ) as holes
 left join lateral (
-    select candidate.*, held.row_id is not null as is_locked
+    select candidate.*, held.row_id is not null as is_locked, held.batch_id, held.change, held.inputs, held.deleted_at
     from (
         (
             select row_id, true as is_hole from autofill.sweep_hole
@@ -110,10 +111,11 @@ left join lateral (
             limit walked.slots - holes.count
         )
     ) as candidate
+    -- what a visit reads of a row is read as it is locked: locking takes a row's latest state, not the snapshot's;
     -- joined to what the others hold, one row after the other: the planner expects few of them, and would compare each
     -- with each
     left join lateral (
-        select row.row_id from autofill.row
+        select row.row_id, row.batch_id, row.change, row.inputs, row.deleted_at from autofill.row
         where row.collection_id = walked.collection_id and row.row_id = candidate.row_id
         for no key update skip locked
     ) as held on true

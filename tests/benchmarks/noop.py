@@ -41,6 +41,11 @@ class NoopKind:
     def check(self, column: Column) -> None:
         """Anything goes."""
 
+    def at_once(self, call: Call) -> Outcome | None:
+        if call.column.settings["seconds"] or self.started is not None:
+            return None
+        return Answer(self._texts[next(self._numbers) % len(self._texts)])
+
     async def compute(self, call: Call) -> Outcome:
         if self.started is not None:
             for value in call.inputs.values():

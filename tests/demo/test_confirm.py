@@ -75,3 +75,12 @@ def test_a_base_url_needs_a_key_beside_it(real_api: pytest.MonkeyPatch, tmp_path
     assert result.exit_code == 2
     assert "OPENAI_API_KEY is not" in result.stderr
     assert not (tmp_path / "home").exists()
+
+
+def test_what_it_costs_is_said_where_every_model_has_a_price() -> None:
+    assert "about an unknown amount" in describe(estimate(compile_text(SPEC), [row("x")]), {})
+    priced = SPEC.replace("model: small", "model: gpt-5-mini").replace("model: large", "model: gpt-5-nano")
+    found = estimate(compile_text(priced), [row("x" * 4_000_000)])
+    assert found.cost is not None
+    assert 0.25 < found.cost / 1e9 < 0.26
+    assert "about $0.25" in describe(found, {})

@@ -6,7 +6,9 @@ import asyncio
 import inspect
 import subprocess
 import sys
+import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -15,8 +17,9 @@ from cell_engine.kinds.base import Answer, Failure, Outcome
 from cell_engine.kinds.function import FunctionKind
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
+from cell_engine.specs.version import Column
 from tests.kinds import functions
-from tests.kinds.helpers import TEXT, call, column, function_column
+from tests.kinds.helpers import INTEGER, TEXT, call, column, function_column
 
 pytestmark = pytest.mark.anyio
 
@@ -188,3 +191,34 @@ asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout.strip() == "transient"
+
+
+async def test_an_inline_function_answers_at_once_where_it_is_called(function: FunctionKind) -> None:
+    inline = call(_inline("thread_name"), "x")
+    assert function.at_once(inline) is None  # not imported yet: that may take its time, in a thread
+    assert isinstance(await function.compute(inline), Answer)
+    assert function.at_once(inline) == Answer(threading.current_thread().name)
+    assert function.at_once(call(function_column("thread_name", TEXT), "x")) is None
+
+
+async def test_an_async_function_is_awaited_whatever_its_column_says(function: FunctionKind) -> None:
+    later = call(_inline("length_later", INTEGER), "four")
+    assert await function.compute(later) == Answer(4)
+    assert function.at_once(later) is None
+
+
+@pytest.mark.parametrize(("name", "error_class"), [("exits", "function_error"), ("returns_text", "schema")])
+async def test_what_an_inline_function_does_wrong_is_its_cells_error(
+    function: FunctionKind, name: str, error_class: str
+) -> None:
+    wrong = call(_inline(name, INTEGER), "x")
+    outcomes = await function.compute(wrong), function.at_once(wrong)
+    for outcome in outcomes:
+        assert isinstance(outcome, Failure)
+        assert outcome.error_class == error_class
+    assert outcomes[0] == outcomes[1]
+
+
+def _inline(name: str, column_type: ColumnType = TEXT) -> Column:
+    column = function_column(name, column_type)
+    return replace(column, settings={**column.settings, "inline": True})

@@ -35,7 +35,7 @@ async def _failure(kind: LlmKind, column_type: ColumnType = TEXT) -> Failure:
 async def test_an_answer_with_its_model_and_tokens(llm: LlmKind, model: OfflineModel) -> None:
     outcome = await llm.compute(call(llm_column(), SENTENCE))
     assert isinstance(outcome, Answer)
-    assert (outcome.value, outcome.model, outcome.cost) == (SENTENCE, MODEL_NAME, None)
+    assert (outcome.value, outcome.model) == (SENTENCE, MODEL_NAME)
     assert outcome.tokens_in == model.stats.tokens_in > 0
     assert outcome.tokens_out == model.stats.tokens_out > 0
     assert await llm.compute(call(llm_column(), SENTENCE)) == outcome
@@ -72,7 +72,7 @@ async def test_what_is_sent(scripted: LlmKind, provider: ScriptedProvider) -> No
     provider.script = [Script(completion('{"value": 1}'))]
     settings: dict[str, Any] = {"system": "Be brief.", "temperature": 0, "max_tokens": 50, "seed": 7}
     outcome = await scripted.compute(call(llm_column(INTEGER, **settings), "a {{b}} </column>"))
-    assert outcome == Answer(1, "scripted-model", 10, 5)
+    assert outcome == Answer(1, "scripted-model", 10, 5, cost=None)
     [request] = provider.requests
     system, user = request.pop("messages")
     assert system == {"role": "system", "content": f"Be brief.\n\n{FENCE_NOTE}"}
@@ -108,7 +108,7 @@ async def test_settings_left_out_are_not_sent(scripted: LlmKind, provider: Scrip
 
 async def test_an_answer_is_cleaned(scripted: LlmKind, provider: ScriptedProvider) -> None:
     provider.script = [Script(completion(json.dumps({"value": "a\x00b\ud800c"})))]
-    assert await scripted.compute(call(llm_column(), SENTENCE)) == Answer("abc", "scripted-model", 10, 5)
+    assert await scripted.compute(call(llm_column(), SENTENCE)) == Answer("abc", "scripted-model", 10, 5, cost=None)
 
 
 async def test_a_wrong_shape_is_sent_back_with_the_validators_words(
@@ -116,7 +116,7 @@ async def test_a_wrong_shape_is_sent_back_with_the_validators_words(
 ) -> None:
     provider.script = [Script(completion('{"value": "twelve"}')), Script(completion('{"value": 12}'))]
     outcome = await scripted.compute(call(llm_column(INTEGER), SENTENCE))
-    assert outcome == Answer(12, "scripted-model", 20, 10)
+    assert outcome == Answer(12, "scripted-model", 20, 10, cost=None)
     first, second = provider.requests
     assert second["messages"][:2] == first["messages"]
     assert second["messages"][2] == {"role": "assistant", "content": '{"value": "twelve"}'}
@@ -163,7 +163,7 @@ async def test_a_failure_during_corrections_keeps_the_tokens_spent(
 ) -> None:
     provider.script = [Script(completion("oops")), Script(_error("slow down"), 429, {"Retry-After": "4"})]
     failure = await _failure(scripted)
-    assert failure == Failure("rate_limited", "HTTP 429: slow down", 4.0, "scripted-model", 10, 5)
+    assert failure == Failure("rate_limited", "HTTP 429: slow down", 4.0, "scripted-model", 10, 5, cost=None)
 
 
 def _error(message: str, **more: object) -> dict[str, Any]:
@@ -240,7 +240,47 @@ async def test_a_server_may_keep_its_usage_to_itself(
     scripted: LlmKind, provider: ScriptedProvider, usage: object
 ) -> None:
     provider.script = [Script({**completion('{"value": "x"}'), "usage": usage})]
-    assert await scripted.compute(call(llm_column(), SENTENCE)) == Answer("x", "scripted-model", 0, 0)
+    assert await scripted.compute(call(llm_column(), SENTENCE)) == Answer("x", "scripted-model", cost=None)
+
+
+@pytest.mark.parametrize(
+    ("details", "cached", "reasoning", "cost"),
+    [
+        ({}, 0, 0, 5_000 * 250 + 5_000 * 2_000),
+        (
+            {
+                "prompt_tokens_details": {"cached_tokens": 4_000},
+                "completion_tokens_details": {"reasoning_tokens": 4_096},
+            },
+            4_000,
+            4_096,
+            1_000 * 250 + 4_000 * 25 + 5_000 * 2_000,
+        ),
+        ({"prompt_tokens_details": None, "completion_tokens_details": "none"}, 0, 0, 5_000 * 250 + 5_000 * 2_000),
+        ({"prompt_tokens_details": {"cached_tokens": "many"}}, 0, 0, 5_000 * 250 + 5_000 * 2_000),
+    ],
+)
+async def test_cached_and_reasoning_tokens_are_kept_apart_and_priced(
+    scripted: LlmKind, provider: ScriptedProvider, details: dict[str, Any], cached: int, reasoning: int, cost: int
+) -> None:
+    usage = {"prompt_tokens": 5_000, "completion_tokens": 5_000, **details}
+    body = {**completion('{"value": "x"}'), "usage": usage, "model": "gpt-5-mini-2025-08-07"}
+    provider.script = [Script(body)]
+    outcome = await scripted.compute(call(llm_column(), SENTENCE))
+    assert outcome == Answer("x", "gpt-5-mini-2025-08-07", 5_000, 5_000, cached, reasoning, cost)
+
+
+async def test_every_try_is_priced_also_of_a_call_that_fails(scripted: LlmKind, provider: ScriptedProvider) -> None:
+    usage = {"prompt_tokens": 1_000, "completion_tokens": 100}
+    provider.script = [Script({**completion("oops"), "usage": usage, "model": "gpt-5-mini"})]
+    failure = await _failure(scripted)
+    assert (failure.error_class, failure.cost) == ("schema", 3 * (1_000 * 250 + 100 * 2_000))
+
+
+async def test_a_call_that_reached_no_model_costs_nothing(scripted: LlmKind, provider: ScriptedProvider) -> None:
+    provider.script = [Script(_error("slow down"), 429)]
+    failure = await _failure(scripted)
+    assert (failure.model, failure.cost) == (None, 0)
 
 
 async def test_a_cut_answer_counts_its_tokens_and_says_what_to_do(llm: LlmKind, model: OfflineModel) -> None:

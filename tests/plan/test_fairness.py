@@ -5,10 +5,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cell_engine.fairness import Lane, Offer, Share, Space, fill, shares
+
+patient = settings(deadline=None)  # not judged by the clock: the machine may be busy
 
 small = st.integers(0, 12)
 takers = st.lists(st.tuples(small, small, st.integers(1, 4)), min_size=1, max_size=8)
@@ -72,6 +74,7 @@ def by_space(case: Case, given_: Sequence[Share]) -> Counter[int]:
     return result
 
 
+@patient
 @given(takers, st.integers(0, 60), st.integers(0, 9))
 def test_all_is_given_that_is_wanted_and_there(some: list[tuple[int, int, int]], slots: int, seed: int) -> None:
     got = fill(slots, some, random.Random(seed).random)
@@ -79,6 +82,7 @@ def test_all_is_given_that_is_wanted_and_there(some: list[tuple[int, int, int]],
     assert all(0 <= one <= want for one, (_, want, _) in zip(got, some, strict=True))
 
 
+@patient
 @given(takers, st.integers(0, 60), st.integers(0, 9))
 def test_no_slot_is_with_one_who_stands_higher_than_another_who_wants_it(
     some: list[tuple[int, int, int]], slots: int, seed: int
@@ -91,6 +95,7 @@ def test_no_slot_is_with_one_who_stands_higher_than_another_who_wants_it(
                 assert (held + one) / weight <= (its_held + other + 1) / its_weight
 
 
+@patient
 @given(cases(), st.integers(0, 9))
 def test_R4_no_share_is_above_any_cap(case: Case, seed: int) -> None:
     given_ = case.shares(seed)
@@ -106,6 +111,7 @@ def test_R4_no_share_is_above_any_cap(case: Case, seed: int) -> None:
         assert cap is None or slots <= max(0, cap - case.spaces[id].held)
 
 
+@patient
 @given(cases(), st.integers(0, 9))
 def test_a_lane_gets_no_more_than_it_has_or_its_bound_lets_through(case: Case, seed: int) -> None:
     lanes = {lane[:2]: lane for lane in case.lanes}
@@ -118,6 +124,7 @@ def test_a_lane_gets_no_more_than_it_has_or_its_bound_lets_through(case: Case, s
         assert bound is None or share.slots <= bound
 
 
+@patient
 @given(cases(), st.integers(0, 9))
 def test_no_slot_is_left_that_an_edit_wants_and_every_cap_allows(case: Case, seed: int) -> None:
     """But for sweeps, to whom a flood of edits leaves some of a lane's."""
@@ -141,6 +148,7 @@ def test_no_slot_is_left_that_an_edit_wants_and_every_cap_allows(case: Case, see
             assert any(full), lane
 
 
+@patient
 @given(cases(sweeps=False), st.integers(0, 9))
 def test_namespaces_are_level_by_weight_and_collections_within_them(case: Case, seed: int) -> None:
     """Without sweeps, caps or bounds in the way, nobody is left lower than another was raised to."""

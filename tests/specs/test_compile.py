@@ -629,3 +629,12 @@ def test_a_kind_adds_its_settings_model() -> None:
     assert column.timeout == 10.0
     assert column.settings == {"url": ["https://a.b/", {"column": 1}], "retries": 3, "note": "x"}
     assert problems(text.replace("fetch: {url", "fetch: {ulr"))[0][0] == 5
+
+
+def test_where_a_function_is_called_is_another_version_of_the_same_definition() -> None:
+    column = '{name: b, type: text, kind: function, deps: [a], function: {name: "m:f"INLINE}}'
+    text = f"namespace: n\nname: x\ncolumns:\n  - {{name: a, type: text}}\n  - {column}\n"
+    without, inline = (compile_text(text.replace("INLINE", one)) for one in ("", ", inline: true"))
+    assert without.hash != inline.hash
+    assert hashes(without) == hashes(inline)
+    assert inline.bind({"a": 1, "b": 2})[1].settings["inline"] is True

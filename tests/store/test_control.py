@@ -105,7 +105,7 @@ def test_the_janitor_finishes_a_pause_and_a_resume_that_died_half_way(
     asked = dispatch(connection, made.collection.id, RowScope((1, 2)), columns=[made.id("b")], reason="r", actor="me")
     if died == "dispatch_resume":
         pause(connection, asked)
-    run(connection, died, dispatch_id=asked)
+    run(connection, died, dispatch_id=asked, reason=None)
     parked = "select bool_and(state = 'parked') from autofill.work"
     assert connection.execute(parked).fetchone() == (died == "dispatch_resume",)
     keep_up(connection)  # it may still be at it

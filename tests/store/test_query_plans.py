@@ -112,7 +112,8 @@ class Big:
                 "error_classes": [None] * BATCH, "errors": [None] * BATCH, "fingerprints": [b"12"] * BATCH,
                 "read_changes": [0] * BATCH, "demanded": [0] * BATCH, "versions": [1] * BATCH,
                 "models": ["m"] * BATCH, "tokens_in": [1] * BATCH, "tokens_out": [1] * BATCH,
-                "dispatches": [1] * BATCH, "batches": [1] * BATCH,
+                "tokens_cached": [0] * BATCH, "tokens_reasoning": [0] * BATCH, "costs": [1] * BATCH,
+                "dispatches": [1] * BATCH, "batches": [1] * BATCH, "reads": [None] * BATCH,
             },
             "release": {
                 **visits, "signals": [10**9] * BATCH, "raised": [0] * BATCH, "ends": ["done", "delay"] * (BATCH // 2),

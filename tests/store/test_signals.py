@@ -1,11 +1,11 @@
 """R6 and mechanics 1-3: no signal is lost, in whatever order demand, visits and releases meet."""
 
-from cell_engine.plan import plan
+from cell_engine.plan import Cell, plan
 from cell_engine.store.changes import edit
 from cell_engine.store.claims import read
 from cell_engine.store.database import Connection
 from cell_engine.store.demands import RangeScope, RowScope, dispatch
-from cell_engine.store.reading import progress
+from cell_engine.store.reading import progress, status_counts
 from tests.engine import Claimer, make, sheet, wait_or_lock
 from tests.store.conftest import Beside, Opened
 
@@ -74,3 +74,28 @@ def test_mechanic_4_rereading_two_visits_never_deadlocks_with_demand_for_both(
         wait_or_lock(connection, "autofill demander", demanded)
     assert len(reread.result()) == 2
     demanded.result()
+
+
+def test_an_edit_between_what_a_call_read_and_the_number_of_its_other_input_still_shows(
+    connection: Connection,
+) -> None:
+    """`x` is edited while `a` is in flight, so with a lower number than `a` gets when it is stored; `n`, which reads
+    both and is asked for by name alone, is computed from the old `x`: its number says that it has read the new one.
+    """
+    made = make(connection, sheet("x", "y", "a: y", "n/never: x a"), rows=[{"x": "1", "y": "1"}])
+    dispatch(connection, made.collection.id, RowScope((1,)), columns=[made.id("n")], reason="r", actor="me")
+    claimer = Claimer(connection)
+    (reading,) = claimer.claim()
+    steps = plan(reading.row, made.version, reading.asked)
+    edit(connection, made.collection.id, 1, {made.id("x"): "2"}, actor="me")
+    (stored,) = claimer.flush([claimer.answer(reading, made.id("a"), "A", steps)]).stored
+    reading.row.cells[made.id("a")] = Cell(
+        ai_value="A", fingerprint=steps.due[0].fingerprint, called=reading.signal, change=stored.change
+    )
+    steps = plan(reading.row, made.version, reading.asked)
+    claimer.flush([claimer.answer(reading, made.id("n"), "N of the old x", steps)])
+    (released,) = claimer.flush(releases=[claimer.release(reading)]).released
+    assert released.reading is not None  # the edit is newer demand
+    claimer.visit(released.reading)
+    assert status_counts(connection, made.collection.id)[made.id("n")] == {"outdated": 1}
+    assert connection.execute("select count(*) from autofill.work").fetchone() == (0,)

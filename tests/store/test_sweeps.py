@@ -2,10 +2,11 @@
 
 from cell_engine.specs.compile import compile_text
 from cell_engine.store.applying import apply
-from cell_engine.store.database import Connection
+from cell_engine.store.database import Connection, statement
 from cell_engine.store.demands import RangeScope, RowScope, dispatch
-from tests.engine import Claimer, make, sheet
-from tests.store.conftest import Opened
+from cell_engine.store.sweeping import WINDOW_ROWS
+from tests.engine import Claimer, make, sheet, wait_for_lock
+from tests.store.conftest import Beside, Opened
 
 WHOLE = RangeScope(((1, 3),))
 
@@ -37,3 +38,31 @@ def test_mechanic_9_the_sweeps_of_all_lanes_leave_the_reserve(connection: Connec
     for column, rows in (("f", (1, 15)), ("m", (16, 30))):
         dispatch(connection, made.collection.id, RangeScope((rows,)), columns=[made.id(column)], reason="r", actor="me")
     assert len(Claimer(connection).claim()) <= 9
+
+
+def test_mechanic_2_a_sweep_reads_a_row_as_it_is_when_it_is_locked_not_as_its_snapshot_has_it(
+    connection: Connection, opened: Opened, beside: Beside
+) -> None:
+    made = make(connection, rows=[{"a": "old"}], demand=False)
+    dispatch(connection, made.collection.id, RangeScope(((1, 1),)), reason="load", actor="me")
+    # The statement itself, held up between its snapshot and its locks.
+    counted = "select count(*) as count from ("
+    gate = "(select 0 from (select pg_advisory_xact_lock(7)::text as held offset 0) as gate where held is not null)"
+    held_up = f"select count(*) + {gate} as count from ("
+    text = statement("sweep_windows").decode()
+    assert text.count(counted) == 1
+    claimer = opened("claimer")
+    lane = {"collections": [made.collection.id], "job_types": ["function"], "slots": [9], "afters": [0]}
+
+    def windows() -> list[tuple[object, object, object]]:
+        found = claimer.execute(text.replace(counted, held_up).encode(), {**lane, "window": WINDOW_ROWS})
+        return [(one.inputs, one.change, one.deleted) for one in found]
+
+    holder = opened("holder")
+    with holder.transaction():
+        holder.execute("select pg_advisory_xact_lock(7)")
+        found = beside(windows)
+        wait_for_lock(connection, "autofill claimer")
+        with opened("editor") as editor:
+            editor.execute('update autofill.row set inputs = \'{"1": "new"}\', change = 5')
+    assert found.result() == [({"1": "new"}, 5, False)]

@@ -119,7 +119,7 @@ class Visit:
             **_address(self.reading, step.column.id), read_change=step.read_change, call=False
         )  # fmt: skip
         if isinstance(step, Current):
-            return result
+            return replace(result, version=None) if step.stale else result
         return replace(
             result, fingerprint=step.fingerprint, error_class=BLOCKED, error=step.reason, demanded=step.demanded
         )

@@ -1,0 +1,97 @@
+"""Before money is spent: what a dispatch would cost, and whether that is all right."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cell_engine.errors import AutofillError
+from cell_engine.prices import DOLLAR, as_dollars, shown
+
+if TYPE_CHECKING:
+    from cell_engine.estimate import Estimate
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it would compute and cost, and do nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Without asking, whatever it costs.")]
+
+MaxCost = Annotated[
+    str | None, typer.Option(metavar="DOLLARS", help="Pause once it has cost this; `autofill budget set` raises it.")
+]
+
+
+class NotAskedError(AutofillError):
+    """It would cost more than is spent without asking, and nobody is there to ask."""
+
+    exit_code = 2
+
+
+def print_estimate(found: Estimate, as_json: bool) -> None:
+    """As a table with what it rests on, or, `as_json`, all of it."""
+    from rich.table import Table
+
+    from cell_engine.cli import render
+
+    if as_json:
+        money = {name: as_dollars(getattr(found, name)) for name in ("cost", "low", "high", "at_most")}
+        columns = [asdict(one) | {"cost": as_dollars(one.cost)} for one in found.columns]
+        render.print_json(asdict(found) | money | {"cells": found.cells, "columns": columns})
+        return
+    table = Table("column", "model")
+    for name in ("cells", "at least", "from the cache", "tokens in", "tokens out", "cost"):
+        table.add_column(name, justify="right")
+    for one in found.columns:
+        table.add_row(
+            one.column, one.model or "", f"{one.cells:,}", f"{one.least:,}", f"{one.cached:,}",
+            f"{one.tokens_in:,}", f"{one.tokens_out:,}", shown(one.cost) if one.model is not None else "",
+        )  # fmt: skip
+    screen = render.console()
+    if found.columns:
+        screen.print(table)
+    screen.print(summary(found), soft_wrap=True)
+
+
+def summary(found: Estimate) -> str:
+    """The estimate in a few lines: the sum, its bounds, and what it rests on."""
+    if not found.columns:
+        of = "" if found.is_exact_scope else f", as far as {found.sampled:,} rows of {found.rows:,} tell: "
+        few = "" if found.is_exact_scope else f"fewer than {found.cells_high + 1:,} cells"
+        return f"nothing is due{of}{few}"
+    cost = "an unknown amount" if found.unpriced and not found.cost else f"about {shown(found.cost)}"
+    lines = [f"{found.cells:,} cells, {cost}, between {shown(found.low)} and {shown(found.high)}"]
+    if found.unpriced:
+        lines.append(
+            f"without {', '.join(found.unpriced)}, which no price is known for (AUTOFILL_PRICES takes yours); "
+            f"at the dearest price there is, {shown(found.at_most)}"
+        )
+    if any(one.least < one.cells for one in found.columns):
+        lines.append('cells "at least" are computed where answers do not differ from those before, else all')
+    paid = [one for one in found.columns if one.model is not None]
+    assumed = [one.column for one in paid if one.basis == "assumed"]
+    how = "every row" if found.is_exact_scope else f"{found.sampled:,} random rows of {found.rows:,}"
+    basis = "tokens as their columns' earlier calls took"
+    if assumed:
+        basis = f"no earlier calls of {', '.join(assumed)}: four characters a token, and answers by their type"
+    lines.append(f"from {how}; {basis}" if paid else f"from {how}")
+    return "\n".join(lines)
+
+
+def ask_first(found: Estimate, what: str, max_cost: int | None) -> None:
+    """Go on at once with what costs little, or is paused before it costs more (`max_cost`); else ask.
+
+    Raises NotAskedError where nobody is there to answer, and typer.Abort for a no.
+    """
+    from cell_engine.settings import get_settings
+
+    limit = round(get_settings().ask_above * DOLLAR)
+    if found.at_most <= limit or (max_cost is not None and max_cost <= limit):
+        return
+    if not sys.stdin.isatty():
+        raise NotAskedError(
+            f"{what}:\n{summary(found)}\nThat is more than {shown(limit)} (AUTOFILL_ASK_ABOVE), and nobody is there to "
+            "ask. Nothing was done; --yes goes ahead, --dry-run tells more."
+        )
+    typer.echo(f"{what}:\n{summary(found)}", err=True)
+    typer.confirm("Go ahead?", abort=True, err=True)

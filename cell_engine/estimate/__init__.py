@@ -1,0 +1,66 @@
+"""Dry run: what a dispatch would compute and cost, before it is made.
+
+Some hundred random rows of its scope are planned by the very `plan` that a worker plans with, under the demand that the
+dispatch would make, again and again with assumed answers until nothing is due. So filters, force, pins, blocked cells
+and the cascade count as they will. Tokens in come from the rendered prompts. A tokenizer would have to be the model's
+own, and behind a base URL may be any model: what the column's own past calls billed for each character of their prompts
+is nearer, and counts schemas and corrections too. Where there is no past, four characters are a token.
+"""
+
+import random
+from collections.abc import Iterable, Sequence
+
+from cell_engine.estimate.calls import read_past, simulate
+from cell_engine.estimate.drawing import SAMPLE_ROWS, draw
+from cell_engine.estimate.summing import ColumnEstimate, Estimate, sum_up
+from cell_engine.plan import Asked, Row
+from cell_engine.specs.version import Version
+from cell_engine.store.collections import Collection
+from cell_engine.store.database import Connection
+from cell_engine.store.demands import RangeScope, RowScope
+from cell_engine.store.sampling import cached, namespace_of, read_sample
+
+__all__ = ["ColumnEstimate", "Estimate", "estimate", "estimate_new"]
+
+_NEW = 2**62  # a signal above all that were given out
+
+
+def estimate(
+    connection: Connection,
+    collection: Collection,
+    version: Version,
+    scope: RowScope | RangeScope,
+    *,
+    columns: Sequence[int] = (),
+    force: bool = False,
+    only_if: Sequence[str] | None = None,
+) -> Estimate:
+    """What `dispatch` with these arguments would take. Reads some hundred rows, whatever the scope; locks nothing."""
+    rows, ids = draw(connection, collection, scope, columns, only_if)
+    sample = read_sample(connection, collection.id, ids)
+    past = read_past(connection, collection, version, sample)
+    asked = {id: Asked(_NEW, _NEW if force else 0, 0, None if only_if is None else tuple(only_if)) for id in columns}
+    moving = [simulate(one.row, version, asked, past, changes=True) for one in sample]
+    still = [simulate(one.row, version, asked, past, changes=False) for one in sample]
+    hits: set[bytes] = set()
+    if not force:  # which passes over what the cache had before
+        fingerprints = {due.fingerprint for calls in moving for due in calls}
+        hits = cached(connection, namespace_of(connection, collection.id), fingerprints)
+    return sum_up(version, rows, len(ids), moving, still, past, hits)
+
+
+def estimate_new(connection: Connection, collection: Collection, version: Version, rows: Iterable[Row]) -> Estimate:
+    """What rows that are not loaded yet would take once they are. Passes all of them, plans some hundred."""
+    kept: list[Row] = []
+    count = 0
+    for row in rows:  # a reservoir: each has the same chance, however many come
+        count += 1
+        if len(kept) < SAMPLE_ROWS:
+            kept.append(row)
+        elif (place := random.randrange(count)) < SAMPLE_ROWS:  # noqa: S311
+            kept[place] = row
+    past = read_past(connection, collection, version, ())
+    moving = [simulate(row, version, {}, past, changes=True) for row in kept]
+    fingerprints = {due.fingerprint for calls in moving for due in calls}
+    hits = cached(connection, namespace_of(connection, collection.id), fingerprints)
+    return sum_up(version, count, len(kept), moving, moving, past, hits)

@@ -1,0 +1,1 @@
+select id from autofill.namespace where name = %(namespace)s;

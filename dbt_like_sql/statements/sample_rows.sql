@@ -1,0 +1,3 @@
+-- Rows by id, for an estimate: what a plan reads of them. Locks nothing.
+select row_id, change, inputs from autofill.row
+where collection_id = %(collection_id)s and row_id = any(%(rows)s) and deleted_at is null;

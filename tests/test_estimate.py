@@ -1,0 +1,221 @@
+"""The dry run: cells, tokens and cost before a dispatch, against what the offline model then bills."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from cell_engine.demo.distributions import installed
+from cell_engine.estimate import Estimate, estimate, estimate_new
+from cell_engine.offline_model import OfflineModel
+from cell_engine.plan import Row
+from cell_engine.specs.text import Json
+from cell_engine.store.changes import edit
+from cell_engine.store.collections import find_collection
+from cell_engine.store.database import Connection
+from cell_engine.store.demands import RangeScope, RowScope, dispatch
+from cell_engine.store.reading import Progress, progress
+from tests.engine import Claimer, Made, eventually, make, running_worker, sheet
+
+PACKAGES = Path(__file__).parents[1] / "autofill_defs" / "collections" / "packages.yaml"
+
+
+@contextmanager
+def offline_model() -> Iterator[OfflineModel]:
+    """On a loop of its own, as real HTTP."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    model = OfflineModel()
+    asyncio.run_coroutine_threadsafe(model.start(), loop).result(10)
+    try:
+        yield model
+    finally:
+        asyncio.run_coroutine_threadsafe(model.stop(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[OfflineModel]:
+    with offline_model() as model:
+        monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "unused")
+        yield model
+
+
+def everything(made: Made, connection: Connection) -> RangeScope:
+    return RangeScope(((1, find_collection(connection, made.collection.full_name).next_row - 1),))
+
+
+def done(connection: Connection, made: Made, columns: Sequence[int], *, force: bool = False) -> Progress:
+    """The dispatch, at its end."""
+    scope = everything(made, connection)
+    asked = dispatch(connection, made.collection.id, scope, columns=columns, force=force, reason="test", actor="me")
+    eventually(connection, "select ended_at is not null from autofill.dispatch where id = %s", asked, seconds=60)
+    found = progress(connection, asked)
+    assert found is not None
+    return found
+
+
+def agree(found: Estimate, real: Progress, within: float) -> None:
+    print(f"estimated {found.cost:,} ({found.low:,} to {found.high:,}), billed {real.cost:,}")
+    assert real.cost > 0
+    assert abs(found.cost - real.cost) <= within * real.cost
+    assert abs(sum(one.tokens_in for one in found.columns) - real.tokens_in) <= within * real.tokens_in
+    assert abs(sum(one.tokens_out for one in found.columns) - real.tokens_out) <= max(1.0, 3 * within) * real.tokens_out
+    assert found.low <= real.cost <= found.high
+
+
+def test_on_the_demo_estimates_are_within_a_fifth_of_the_bill(
+    connection: Connection, database: str, model: OfflineModel
+) -> None:
+    rows = [{name: value for name, value in asdict(one).items() if value is not None} for one in installed()]
+    made = make(connection, PACKAGES.read_text(), rows=rows, demand=False)
+    computed = [one.id for one in made.version.computed]
+    scope = everything(made, connection)
+    with running_worker(database):
+        # nothing has been computed yet: four characters a token, answers by their type
+        first = estimate(connection, made.collection, made.version, scope)
+        assert {one.basis for one in first.columns if one.model is not None} == {"assumed"}
+        agree(first, done(connection, made, ()), 0.2)
+        # with a past, all of it again
+        again = estimate(connection, made.collection, made.version, scope, columns=computed, force=True)
+        assert {one.basis for one in again.columns if one.model is not None} == {"past"}
+        agree(again, done(connection, made, computed, force=True), 0.05)
+        # and one column, behind which another one reads: at least itself, at most both
+        summary = made.id("summary")
+        one = estimate(connection, made.collection, made.version, scope, columns=[summary], force=True)
+        agree(one, done(connection, made, [summary], force=True), 0.2)
+        least = {each.column: (each.least, each.cells) for each in one.columns}
+        assert least["audience"][0] == 0 < least["audience"][1] == least["summary"][0]
+        fresh = estimate(connection, made.collection, made.version, scope, columns=computed)
+        assert (fresh.cells, fresh.cost, fresh.high) == (0, 0, 0)
+
+
+def filled(connection: Connection, rows: int) -> Made:
+    made = make(connection, sheet("a", "b!llm: a", "c: b", "n/never!llm: a"), rows=[{"a": f"{i}"} for i in range(rows)])
+    Claimer(connection).work_off()
+    return made
+
+
+def copied(connection: Connection, rows: int) -> Made:
+    """A filled collection of so many rows, all but the first its copies."""
+    made = filled(connection, 1)
+    connection.execute(
+        "insert into autofill.row (collection_id, row_id, batch_id, inputs) "
+        "select collection_id, n, batch_id, inputs from autofill.row, generate_series(2, %s) as n",
+        [rows],
+    )
+    connection.execute(
+        "insert into autofill.cell (collection_id, row_id, column_id, ai_value, fingerprint, called, change, version, "
+        "computed_at) select collection_id, n, column_id, ai_value, fingerprint, called, change, version, computed_at "
+        "from autofill.cell, generate_series(2, %s) as n",
+        [rows],
+    )
+    connection.execute("update autofill.collection set next_row = %s", [rows + 1])
+    return made
+
+
+def cells(found: Estimate) -> dict[str, tuple[int, int]]:
+    return {one.column: (one.cells, one.least) for one in found.columns}
+
+
+def test_cells_are_those_that_a_dispatch_computes(connection: Connection) -> None:
+    made = filled(connection, 5)
+    b, n = made.id("b"), made.id("n")
+    scope = everything(made, connection)
+
+    def found(**more: object) -> dict[str, tuple[int, int]]:
+        return cells(estimate(connection, made.collection, made.version, scope, **more))  # type: ignore[arg-type]
+
+    assert found() == {}, "all is up to date"
+    assert found(columns=[b]) == {}
+    assert found(columns=[b], force=True) == {"b": (5, 5), "c": (5, 0)}
+    assert found(columns=[n]) == {"n": (5, 5)}
+    edit(connection, made.collection.id, 2, {b: "mine"}, actor="me")
+    assert found(columns=[b], force=True, only_if=["empty"]) == {"c": (1, 1)}, "what the edit made due"
+    assert found(columns=[made.id("c")], only_if=["outdated"]) == {"c": (1, 1)}
+    assert found(columns=[n], force=True) == {"n": (5, 5), "c": (1, 1)}
+    rows = estimate(connection, made.collection, made.version, RowScope((1, 3)), columns=[b], force=True)
+    assert (cells(rows), rows.rows) == ({"b": (2, 2), "c": (2, 0)}, 2)
+
+
+def test_a_blocked_cell_costs_nothing(connection: Connection) -> None:
+    made = make(connection, sheet("a", "k", "b!llm: a", "c!llm: b"), rows=[{"a": "x"}, {"k": "y"}], demand=False)
+    assert cells(estimate(connection, made.collection, made.version, everything(made, connection))) == {
+        "b": (1, 1),
+        "c": (1, 1),
+    }
+
+
+def test_a_few_errors_among_many_rows_are_found_and_not_guessed(connection: Connection) -> None:
+    made = copied(connection, 3_000)
+    connection.execute(
+        "update autofill.cell set error_class = 'schema', error = 'no' where column_id = %s and row_id in (7, 2900)",
+        [made.id("b")],
+    )
+    found = estimate(
+        connection, made.collection, made.version, everything(made, connection), columns=[made.id("b")],
+        only_if=["error:schema"],
+    )  # fmt: skip
+    assert cells(found) == {"b": (2, 2), "c": (2, 2)}
+    assert found.is_exact_scope
+
+
+def test_a_sample_says_how_far_it_may_be_off(connection: Connection) -> None:
+    made = copied(connection, 3_000)
+    scope = everything(made, connection)
+    b = made.id("b")
+    connection.execute("update autofill.row set deleted_at = now() where mod(row_id, 2) = 0")
+    found = estimate(connection, made.collection, made.version, scope, columns=[b], force=True)
+    assert (found.rows, found.sampled) == (3_000, 400)
+    b_cells = next(one.cells for one in found.columns if one.column == "b")
+    assert abs(b_cells - 1_500) < 300
+    assert found.cells_high > found.cells
+    none = estimate(connection, made.collection, made.version, scope, columns=[b], only_if=["empty"])
+    assert (none.cells, none.cells_high) == (0, 22), "under 3 in 400"
+
+
+def test_an_unknown_price_is_unknown_and_bounded_by_the_dearest(connection: Connection) -> None:
+    made = filled(connection, 3)
+    found = estimate(
+        connection, made.collection, made.version, everything(made, connection), columns=[made.id("b")], force=True
+    )
+    b = next(one for one in found.columns if one.column == "b")
+    assert (b.cost, found.cost, found.unpriced) == (None, 0, ("shape-1",))
+    assert found.at_most > 0
+
+
+def test_rows_that_are_not_loaded_yet(connection: Connection) -> None:
+    made = filled(connection, 3)
+    a = made.id("a")
+    new: list[dict[int, Json]] = [{a: "x"}] * 900 + [{}] * 100
+    found = estimate_new(connection, made.collection, made.version, [Row(one) for one in new])
+    assert (found.rows, found.sampled) == (1_000, 400)
+    assert abs(next(one.cells for one in found.columns if one.column == "b") - 900) < 60
+
+
+def test_within_a_second_whatever_the_size(connection: Connection) -> None:
+    """A million rows; a sample reads as many of them as of a thousand."""
+    made = make(connection, sheet("a", "b!llm: a", "c!llm: b"), rows=[{"a": "x"}])
+    connection.execute(
+        "insert into autofill.row (collection_id, row_id, batch_id, inputs) "
+        "select collection_id, n, batch_id, inputs from autofill.row, generate_series(2, 1000000) as n"
+    )
+    connection.execute("update autofill.collection set next_row = 1000001")
+    collection = find_collection(connection, made.collection.full_name)
+    took = []
+    for _ in range(3):
+        started = time.perf_counter()
+        found = estimate(connection, collection, made.version, RangeScope(((1, 1_000_000),)))
+        took.append(time.perf_counter() - started)
+    assert found.rows == 1_000_000
+    assert cells(found) == {"b": (1_000_000, 1_000_000), "c": (1_000_000, 1_000_000)}
+    assert min(took) < 1, took
