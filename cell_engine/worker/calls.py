@@ -21,9 +21,10 @@ from cell_engine.worker.providers import Providers
 
 
 class Hit(NamedTuple):
-    """An equal call's answer, and what that took."""
+    """An equal call's answer, its signal, and what it took."""
 
     value: Json
+    signal: int
     model: str | None
     tokens_in: int
     tokens_out: int
@@ -96,7 +97,7 @@ class Calls:
         if order.ask is not None:
             told = await self._asker.ask(order.worker_id, order.ask)
             if told.state == "hit":
-                return Hit(told.value, told.model, told.tokens_in, told.tokens_out)
+                return Hit(told.value, told.signal, told.model, told.tokens_in, told.tokens_out)
             if told.state == "wait":
                 return Awaited(order.ask.fingerprint)
             signal = told.signal

@@ -63,7 +63,9 @@ def cell_after(cell: Cell | None, result: Result, change: int) -> Cell:
         user_value=before.user_value,
         ai_value=result.value if result.call and result.error_class is None else before.ai_value,
         fingerprint=before.fingerprint if refreshed else result.fingerprint,
-        called=max(before.called, result.signal) if result.call else before.called,
+        called=max(before.called, min(result.signal, result.demanded) if result.cached else result.signal)
+        if result.call
+        else before.called,
         demanded=0 if result.call else max(before.demanded, result.demanded),
         change=change or before.change,
         read_change=result.read_change,

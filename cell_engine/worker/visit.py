@@ -425,7 +425,7 @@ class Visit:
         result.fingerprint = due.fingerprint
         if isinstance(came, Hit):
             result.cached = True
-            result.value, result.model, result.tokens_in, result.tokens_out = came
+            result.value, result.demanded, result.model, result.tokens_in, result.tokens_out = came
             return result
         outcome, result.cache_signal, probed = came
         result.model = outcome.model
