@@ -29,7 +29,7 @@ HELPED = 0.6
 """What is left of the share rejected, at most, where lowering has helped: under a limit it is 0.57 or less."""
 
 HOPELESS = 0.5
-"""With more rejected than this, the limit may be so far below that lowering once does not show."""
+"""Where more is rejected than this, the limit may be so far below that lowering once does not show."""
 
 ROUND_SECONDS = 1.0
 
