@@ -1,10 +1,7 @@
 """The dry run: cells, tokens and cost before a dispatch, against what the offline model then bills."""
 
-import asyncio
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,33 +17,14 @@ from cell_engine.store.collections import find_collection
 from cell_engine.store.database import Connection
 from cell_engine.store.demands import RangeScope, RowScope, dispatch
 from cell_engine.store.reading import Progress, progress
-from tests.engine import Claimer, Made, eventually, make, running_worker, sheet
+from tests.engine import Claimer, Made, eventually, make, offline_model, running_worker, sheet
 
 PACKAGES = Path(__file__).parents[1] / "autofill_defs" / "collections" / "packages.yaml"
 
 
-@contextmanager
-def offline_model() -> Iterator[OfflineModel]:
-    """On a loop of its own, as real HTTP."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    model = OfflineModel()
-    asyncio.run_coroutine_threadsafe(model.start(), loop).result(10)
-    try:
-        yield model
-    finally:
-        asyncio.run_coroutine_threadsafe(model.stop(), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
-
-
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[OfflineModel]:
-    with offline_model() as model:
-        monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    with offline_model(monkeypatch) as model:
         yield model
 
 
@@ -219,3 +197,29 @@ def test_within_a_second_whatever_the_size(connection: Connection) -> None:
     assert found.rows == 1_000_000
     assert cells(found) == {"b": (1_000_000, 1_000_000), "c": (1_000_000, 1_000_000)}
     assert min(took) < 1, took
+
+
+@pytest.mark.parametrize("rows", [300, 6_000])
+def test_of_rows_that_ask_the_same_one_pays(
+    connection: Connection, database: str, model: OfflineModel, rows: int
+) -> None:
+    """Among rows of their own: of some hundred that are drawn those are still seen more than once."""
+    values = [{"a": f"word {row}" if row % 10 == 0 else f"word {row % 3}"} for row in range(rows)]
+    made = make(connection, sheet("a", "b!llm: a"), rows=values, demand=False)
+    scope = everything(made, connection)
+    b = made.id("b")
+    (found,) = estimate(connection, made.collection, made.version, scope, columns=[b], force=True).columns
+    needed = len({one["a"] for one in values})
+    assert found.cells == rows
+    assert abs(found.cells - found.cached - needed) <= (0 if rows == 300 else 0.5 * needed)
+    if rows == 300:
+        with running_worker(database):
+            done(connection, made, [b], force=True)
+        assert model.stats.billed.total() == needed
+        known = estimate(connection, made.collection, made.version, scope, columns=[b], only_if=["error:schema"])
+        assert known.cells == 0
+        fresh = make(connection, sheet("a", "b!llm: a", name="again"), rows=values, demand=False)
+        (found,) = estimate(
+            connection, fresh.collection, fresh.version, everything(fresh, connection), columns=[fresh.id("b")]
+        ).columns
+        assert (found.cells, found.cached, found.cost) in [(rows, rows, 0), (rows, rows, None)]

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cell_engine.cli import changes, dispatches, limits, money, people, records, services, stack_commands
+from cell_engine.cli import changes, dispatches, limits, money, people, providers, records, services, stack_commands
 from cell_engine.errors import AutofillError
 
 EXIT_CODES = """\
@@ -79,7 +79,7 @@ for module, panel in (
             context_settings=module.CONTEXT_SETTINGS.get(command.__name__),
         )(command)
 app.add_typer(limits.app, rich_help_panel="Limits")
-for name, group in (("credit", money.credit), ("budget", money.budget)):
+for name, group in (("credit", money.credit), ("budget", money.budget), ("provider", providers.app)):
     app.add_typer(group, name=name, rich_help_panel="Limits")
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from cell_engine.estimate.calls import read_past, simulate
 from cell_engine.estimate.drawing import SAMPLE_ROWS, draw
 from cell_engine.estimate.summing import ColumnEstimate, Estimate, sum_up
-from cell_engine.plan import Asked, Row
+from cell_engine.plan import Asked, Due, Row
 from cell_engine.specs.version import Version
 from cell_engine.store.collections import Collection
 from cell_engine.store.database import Connection
@@ -44,8 +44,7 @@ def estimate(
     still = [simulate(one.row, version, asked, past, changes=False) for one in sample]
     hits: set[bytes] = set()
     if not force:  # which passes over what the cache had before
-        fingerprints = {due.fingerprint for calls in moving for due in calls}
-        hits = cached(connection, namespace_of(connection, collection.id), fingerprints)
+        hits = cached(connection, namespace_of(connection, collection.id), _keys(moving))
     return sum_up(version, rows, len(ids), moving, still, past, hits)
 
 
@@ -61,6 +60,10 @@ def estimate_new(connection: Connection, collection: Collection, version: Versio
             kept[place] = row
     past = read_past(connection, collection, version, ())
     moving = [simulate(row, version, {}, past, changes=True) for row in kept]
-    fingerprints = {due.fingerprint for calls in moving for due in calls}
-    hits = cached(connection, namespace_of(connection, collection.id), fingerprints)
+    hits = cached(connection, namespace_of(connection, collection.id), _keys(moving))
     return sum_up(version, count, len(kept), moving, moving, past, hits)
+
+
+def _keys(moving: Sequence[list[Due]]) -> dict[bytes, float | None]:
+    """What is asked of the cache, with the age that its column takes."""
+    return {due.fingerprint: due.column.cache.ttl for calls in moving for due in calls if due.column.cache is not None}

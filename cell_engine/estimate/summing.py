@@ -119,7 +119,7 @@ class _Sum:
     """Of one column over the sample: calls, their tokens, and how far those may be off (a share of them)."""
 
     cells: int = 0
-    cached: int = 0
+    cached: float = 0.0
     tokens_in: float = 0.0
     tokens_out: float = 0.0
 
@@ -137,15 +137,18 @@ def sum_up(
     rates = {column.id: Rate.of(column, past[column.id]) for column in version.computed}
     sums = {column.id: _Sum() for column in version.computed}
     costs: list[float] = []
+    shared = _shared(moving)
     for calls in moving:
         of_row = 0.0
         for due in calls:
             one, rate = sums[due.column.id], rates[due.column.id]
             one.cells += 1
-            if due.fingerprint in hits:
-                one.cached += 1
+            # Of equal ones a single call is made, whether or not it is in the sample.
+            share = 0.0 if due.fingerprint in hits else 1 / (scale * shared.get(due.fingerprint, 1 / scale))
+            one.cached += 1 - share
+            if not share:
                 continue
-            tokens_in, tokens_out = rate.tokens(due, version.keys)
+            tokens_in, tokens_out = (tokens * share for tokens in rate.tokens(due, version.keys))
             one.tokens_in += tokens_in
             one.tokens_out += tokens_out
             of_row += rate.cost(tokens_in, tokens_out)
@@ -173,6 +176,22 @@ def sum_up(
         unpriced=unpriced,
         at_most=at_most,
     )
+
+
+def _shared(moving: Sequence[list[Due]]) -> dict[bytes, int]:
+    """How often the sample has each call of a cached column that it has more than once.
+
+    One that it has once is taken for one of its own, as are all that read what a call before them will answer: the
+    sample knows no answers. So the estimate is rather too high.
+    """
+    counts = Counter(
+        due.fingerprint
+        for calls in moving
+        for due in calls
+        if due.column.cache is not None
+        and not any(dep.column == other.column.id for dep in due.column.deps for other in calls)
+    )
+    return {fingerprint: count for fingerprint, count in counts.items() if count > 1}
 
 
 def _column(column: Column, one: _Sum, least: int, scale: float, rate: Rate) -> ColumnEstimate:

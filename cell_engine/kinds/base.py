@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from cell_engine.log import redact_text
+from cell_engine.shares import ProviderKey
 from cell_engine.specs.text import Json, clean_text
 from cell_engine.specs.version import Column
 
@@ -43,14 +44,26 @@ class Previous:
 
 
 @dataclass(slots=True)
+class Traffic:
+    """What a call sends to its endpoint and hears of its limits; noted as it goes, so also of a call broken off.
+
+    ``requests`` counts what was sent; the limits are what the endpoint's headers leave, a minute.
+    """
+
+    requests: int = 0
+    requests_minute: int | None = None
+    tokens_minute: int | None = None
+
+
+@dataclass(slots=True)
 class Call:
     """One cell to compute.
 
     ``inputs`` are by id of the columns read; one of None is optional and absent. ``names`` is what a prompt and a
     function call columns, by id: their keys, so that a rename changes neither. ``collection`` is
     "namespace/name". ``deadline`` is the time for all of it, in seconds. ``idempotency_key`` is the same whenever
-    the same demand is computed again, because a call may be repeated after a crash. ``previous`` is there where the
-    last answer came with details.
+    the same demand is computed again, because a call may be repeated after a crash. ``traffic`` is for the kind to fill
+    in, where the call goes to an endpoint. ``previous`` is there where the last answer came with details.
     """
 
     column: Column
@@ -60,6 +73,7 @@ class Call:
     row_id: int
     idempotency_key: str
     deadline: float
+    traffic: Traffic | None = None
     previous: Previous | None = None
 
 
@@ -123,6 +137,10 @@ class Kind(Protocol):
     def at_once(self, call: Call) -> Outcome | None:
         """The outcome of a call that waits for nothing, computed here and now on the worker's loop, which stands still
         meanwhile; None: `compute` is to be awaited. It does not raise."""
+        ...
+
+    def provider(self, column: Column) -> ProviderKey | None:
+        """The endpoint whose limits bound the calls of ``column``; None if it needs nobody outside."""
         ...
 
     async def compute(self, call: Call) -> Outcome:

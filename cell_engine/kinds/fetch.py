@@ -65,6 +65,9 @@ class FetchKind:
     def at_once(self, call: Call) -> None:
         """Never: a page is far away."""
 
+    def provider(self, column: Column) -> None:
+        """Each host has its own line, and no limits that workers share."""
+
     async def compute(self, call: Call) -> Outcome:
         """Fetch the page, or find that it is the one there was."""
         try:

@@ -70,6 +70,9 @@ class FunctionKind:
             return Failure("function_error", _told(error, function.call))
         return _answer(call, result)
 
+    def provider(self, column: Column) -> None:
+        """Nobody's limits but the worker's own."""
+
     async def compute(self, call: Call) -> Outcome:
         """Call the function; what it raises is the cell's ``function_error``, with the place it was raised at."""
         progress = _Progress()

@@ -17,8 +17,10 @@ from pydantic import BaseModel, Field, ValidationError
 
 from cell_engine.errors import AutofillError, BadValueError
 from cell_engine.kinds.base import Answer, Call, Failure, Outcome
+from cell_engine.kinds.limits import note_limits
 from cell_engine.kinds.provider_errors import class_of, failure_of
 from cell_engine.prices import prices
+from cell_engine.shares import ProviderKey
 from cell_engine.specs import prompt
 from cell_engine.specs.text import Json, shorten
 from cell_engine.specs.types import ColumnType
@@ -32,6 +34,7 @@ _PARAMETERS = {"temperature": "temperature", "max_tokens": "max_completion_token
 
 _CONNECT_SECONDS = 15.0
 _NO_LIMIT = 0  # to aiohttp; None would mean its default of 100. Caps and slots bound the calls, the pool must not.
+_OPENAI = "https://api.openai.com/v1"  # the client's own, where nothing else is set
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _TRANSPORT_ERRORS = (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, OSError)
 
@@ -129,6 +132,7 @@ class LlmKind:
         self._api_key = api_key
         self._opened: openai.AsyncOpenAI | None = None
         prices()  # a file of the user's that cannot be read is told at the start, not by the first call
+        self._endpoint: str | None = None
 
     def check(self, column: Column) -> None:
         """Raises AutofillError if there is no key, or no usable address, to compute ``column`` with."""
@@ -138,6 +142,12 @@ class LlmKind:
 
     def at_once(self, call: Call) -> None:
         """Never: a model is far away."""
+
+    def provider(self, column: Column) -> ProviderKey:
+        """The base URL as the client calls it, and the column's model: limits belong to both."""
+        if self._endpoint is None:
+            self._endpoint = shown_address(self._address() or _OPENAI)
+        return ProviderKey(self._endpoint, cast(str, column.settings["model"]))
 
     async def compute(self, call: Call) -> Outcome:
         """Ask the model, and at most ``CORRECTIONS`` times again if its answer does not fit the column's type."""
@@ -207,8 +217,10 @@ class LlmKind:
         messages = _messages(call)
         for _ in range(CORRECTIONS + 1):
             try:
-                completion = await self._complete(call.column, messages)
+                completion = await self._complete(call, messages)
             except _TRANSPORT_ERRORS as error:
+                if call.traffic is not None and isinstance(error, openai.APIStatusError):
+                    note_limits(call.traffic, error.response.headers)
                 return failure_of(error)
             except ValidationError as error:
                 return Failure("transient", f"The model's server sent no chat completion: {_first_problem(error)}")
@@ -225,12 +237,16 @@ class LlmKind:
                 return Answer(value)
         return Failure("schema", f"The model's answer does not fit, after {CORRECTIONS} corrections: {problem}")
 
-    async def _complete(self, column: Column, messages: Sequence[Message]) -> _Completion:
+    async def _complete(self, call: Call, messages: Sequence[Message]) -> _Completion:
+        if call.traffic is not None:
+            call.traffic.requests += 1
         # Not client.chat.completions: it walks the body along its type hints, which doubles the CPU of a call,
         # and takes any JSON for a completion. Retries, errors and the transport are the client's all the same.
         response = await self._client.post(
-            "/chat/completions", cast_to=httpx2.Response, body={**_request(column), "messages": messages}
+            "/chat/completions", cast_to=httpx2.Response, body={**_request(call.column), "messages": messages}
         )
+        if call.traffic is not None:
+            note_limits(call.traffic, response.headers)
         return _Completion.model_validate_json(response.content)
 
 
@@ -248,6 +264,18 @@ def _request(column: Column) -> dict[str, Any]:
         if settings.get(setting) is not None:
             body[parameter] = settings[setting]
     return body
+
+
+def shown_address(address: str) -> str:
+    """A base URL that may be shown and compared: no user, no password, no query, one slash at its end."""
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+        host = f"[{host}]" if ":" in host else host
+        port = f":{parts.port}" if parts.port is not None else ""
+    except ValueError:
+        return "no address"
+    return f"{parts.scheme.lower()}://{host}{port}{parts.path.rstrip('/')}/"
 
 
 def _is_http(address: str) -> bool:

@@ -26,6 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port-file", type=Path, help="where to write the port once the server listens")
     for name, setting in Switches.model_fields.items():
         option = "--" + name.replace("_", "-")
+        if setting.default is False:
+            parser.add_argument(option, action="store_true", help=setting.description)
+            continue
         parser.add_argument(option, type=type(setting.default), default=setting.default, help=setting.description)
     options = vars(parser.parse_args(arguments))
     port: int = options.pop("port")

@@ -17,6 +17,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from cell_engine.offline_model.answers import BadRequestError, Completion, complete
+from cell_engine.offline_model.limits import Limits
 from cell_engine.offline_model.switches import Fault, Switches
 
 MODEL_NAME = "offline-model"
@@ -29,7 +30,7 @@ _STOP_GRACE_SECONDS = 1.0
 _CHARACTERS_PER_TOKEN = 4
 _NO_LINGER = struct.pack("ii", 1, 0)  # to SO_LINGER: closing resets the connection
 
-Fate: TypeAlias = Fault | Literal["answered", "bad_request"]
+Fate: TypeAlias = Fault | Literal["answered", "bad_request", "bad_key", "over_limit"]
 """What became of a call. ``wrong_shape``, ``truncated`` and ``invalid_json`` are billed as ``answered`` is."""
 
 
@@ -84,6 +85,7 @@ class OfflineModel:
         """``port`` 0 takes a free one."""
         self.switches = switches or Switches()
         self.stats = Stats()
+        self._limits = Limits()
         self._port = port
         self._runner: web.AppRunner | None = None
 
@@ -140,15 +142,32 @@ class OfflineModel:
         self.stats.in_flight += 1
         self.stats.most_in_flight = max(self.stats.most_in_flight, self.stats.in_flight)
         try:
-            fate, response = await self._answer(await request.read())
+            body = await request.read()
+            fate, response = await self._let_in(request.headers.get("Authorization", ""), body)
         finally:
             self.stats.in_flight -= 1
+        if response is not None:
+            response.headers.update(self._limits.headers(self.switches))
         self.stats.by_fate[fate] += 1
         if response is None:
             _reset(request)
             return web.Response()  # aiohttp wants one and drops it; an exception it would log with its traceback
         self.stats.by_status[response.status] += 1
         return response
+
+    async def _let_in(self, authorization: str, body: bytes) -> tuple[Fate, web.Response | None]:
+        """`_answer`, to those with the right key and within the limits."""
+        if self.switches.key not in ("", authorization.removeprefix("Bearer ")):
+            self.stats.arrived += 1
+            return "bad_key", _error(401, "Incorrect API key provided.", code="invalid_api_key")
+        seconds = self._limits.refusal(self.switches, time.monotonic())
+        if seconds is not None:
+            self.stats.arrived += 1
+            return "over_limit", _rate_limited(seconds)
+        try:
+            return await self._answer(body)
+        finally:
+            self._limits.leave()
 
     async def _answer(self, body: bytes) -> tuple[Fate, web.Response | None]:
         """The call's fate and its response; None for a connection to be reset."""
@@ -168,13 +187,7 @@ class OfflineModel:
                 error_type="insufficient_quota",
             )
         if fault == "rate_limited":
-            return fault, _error(
-                429,
-                f"Rate limit reached for {MODEL_NAME}. Please try again in {switches.retry_after:g}s.",
-                code="rate_limit_exceeded",
-                error_type="requests",
-                headers={"Retry-After": f"{switches.retry_after:g}"},
-            )
+            return fault, _rate_limited(switches.retry_after)
         if switches.latency:
             await asyncio.sleep(switches.latency)
         if fault == "connection_reset":
@@ -280,6 +293,16 @@ def _json(payload: Mapping[str, Any], *, status: int = 200, headers: Mapping[str
         status=status,
         headers=headers,
         content_type="application/json",
+    )
+
+
+def _rate_limited(seconds: float) -> web.Response:
+    return _error(
+        429,
+        f"Rate limit reached for {MODEL_NAME}. Please try again in {seconds:g}s.",
+        code="rate_limit_exceeded",
+        error_type="requests",
+        headers={"Retry-After": f"{seconds:g}"},
     )
 
 

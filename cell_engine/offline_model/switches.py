@@ -26,9 +26,10 @@ _FRACTIONS: tuple[Fault, ...] = (
 class Switches(BaseModel):
     """The settings that tests and benchmarks turn, at start or through ``POST /switches``.
 
-    The six fractions share one draw per call, so they may not add up to more than 1. An exhausted quota comes before
-    them all: from then on every call gets it, until ``quota_exhausted_from`` is set to 0 or higher than the calls
-    made, or ``DELETE /stats`` starts the count over.
+    The limits are those of a real endpoint: whoever goes above them is told so with 429 and when to come again, and is
+    counted. The six fractions share one draw per call, so they may not add up to more than 1. An exhausted quota comes
+    before them all: from then on every call gets it, until ``quota_exhausted_from`` is set to 0 or higher than the
+    calls made, or ``DELETE /stats`` starts the count over.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -42,6 +43,10 @@ class Switches(BaseModel):
     truncated: float = Field(default=0.0, ge=0, le=1, description="fraction of answers cut off halfway (length)")
     invalid_json: float = Field(default=0.0, ge=0, le=1, description="fraction of answers no JSON where asked for")
     quota_exhausted_from: int = Field(default=0, ge=0, description="this call and all later get 429 for quota; 0: none")
+    key: str = Field(default="", description="the only key that is let in, else 401; empty: any")
+    concurrency: int = Field(default=0, ge=0, description="calls in flight at most, else 429; 0: no limit")
+    requests_minute: int = Field(default=0, ge=0, description="calls in any 60 s at most, else 429; 0: no limit")
+    limit_headers: bool = Field(default=False, description="whether answers tell of requests_minute (x-ratelimit-*)")
     seed: int = Field(default=0, description="which calls the fractions hit")
 
     @model_validator(mode="after")

@@ -41,8 +41,8 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What became of an ask. For an owner, `signal` goes with the answer; the others but `value` are a hit's: the call
-    that brought it, the tokens it took, and what is kept beside it."""
+    """What became of an ask. For an owner, `signal` goes with the answer; a hit's is that of the call that brought
+    it, as are the model, the tokens, and what is kept beside the value."""
 
     state: Literal["hit", "owner", "wait"]
     signal: int = 0
@@ -68,7 +68,7 @@ def ask(connection: Connection, worker_id: UUID, asks: Sequence[Ask]) -> list[To
         if owned:
             again = run(connection, "cache_recheck", **_columns([asks[number] for number in owned]))
             for number, *entry in again:
-                told[owned[number - 1]] = Told("hit", 0, *entry)
+                told[owned[number - 1]] = Told("hit", *entry)
     return told
 
 

@@ -25,9 +25,9 @@ class Result:
     current and only its numbers move (without a version: outdated, likewise); with an error class it is blocked.
     `retry` leaves the cell alone: the failure will be tried again. `leaving`: the row's release is in the same batch.
     `reads`: how many places before it are those results of the same batch that it has read, in addition to what
-    `read_change` covers. `cached`: the answer was there, and no call was made; its tokens are those saved.
-    `cache_signal`: what `cache.ask` gave its call; None where none was asked for. `cost` is in billionths of a dollar,
-    None where it is not known.
+    `read_change` covers. `cached`: the answer was there, and no call was made; `demanded` is the signal of the call
+    that brought it, its tokens are those saved. `cache_signal`: what `cache.ask` gave its call; None where none was
+    asked for. `cost` is in billionths of a dollar, None where it is not known.
     """
 
     key: RowKey
@@ -232,8 +232,11 @@ def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], d
 
 def _release_columns(releases: Sequence[Release], results: Sequence[Result]) -> dict[str, str]:
     # An answer meets the demand that its call had planned with, which may be less than the visit's last.
-    signals = {(result.key, result.column_id): result.signal for result in results}
-    answered = [{column: signals.get((one.key, column), 0) for column in one.answered} for one in releases]
+    signals = {
+        (result.key, result.column_id): [result.signal, result.demanded] if result.cached else [result.signal]
+        for result in results
+    }
+    answered = [{column: signals.get((one.key, column), [0]) for column in one.answered} for one in releases]
     return {
         **_keys([one.key for one in releases]),
         "claims": numbers([one.token.claim for one in releases]),

@@ -1,9 +1,10 @@
 """What an estimate reads: some rows with their cells, at a cost that does not depend on how many there are."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cell_engine.plan import Cell, Row
+from cell_engine.store.arrays import binaries, numbers
 from cell_engine.store.database import Connection, run
 
 
@@ -67,8 +68,15 @@ def namespace_of(connection: Connection, collection_id: int) -> int:
     return int(found.namespace_id)
 
 
-def cached(connection: Connection, namespace_id: int, fingerprints: Collection[bytes]) -> set[bytes]:
-    """Those of the fingerprints that the cache has an answer for: no call, and no cost."""
-    # To be filled in where the cache is merged: nothing is cached before there is one.
-    del connection, namespace_id, fingerprints
-    return set()
+def cached(connection: Connection, namespace_id: int, fingerprints: Mapping[bytes, float | None]) -> set[bytes]:
+    """Those that the cache has an answer for, of at most so many seconds (None: any age): no call, and no cost."""
+    if not fingerprints:
+        return set()
+    found = run(
+        connection,
+        "cache_known",
+        namespace_id=namespace_id,
+        fingerprints=binaries(fingerprints),
+        ttls=numbers(fingerprints.values()),
+    )
+    return {one.fingerprint for one in found}

@@ -100,4 +100,5 @@ def _reclaim(connection: Connection) -> int:
         reclaimed = run(connection, "reclaim_work", limit=BATCH).fetchall()
         park(connection, reclaimed)
         run(connection, "slot_sweep")
+        run(connection, "provider_sweep")
     return len(reclaimed)

@@ -2,18 +2,15 @@
 
 import asyncio
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
 import psycopg
 
-from cell_engine.kinds.base import Answer, Failure, Outcome
 from cell_engine.log import get_logger
 from cell_engine.store.cache import Ask, Told, ask
 from cell_engine.worker.finalizer import RETRY_SECONDS
 from cell_engine.worker.link import Link
-from cell_engine.worker.outcomes import Awaited, Called, Hit, Settled, outcome_of
 
 ASKS = 500
 ASK_SECONDS = 0.005
@@ -25,8 +22,7 @@ log = get_logger(__name__)
 class _Waiting:
     worker_id: UUID
     ask: Ask
-    start: Callable[[], "asyncio.Task[Outcome]"]
-    future: "asyncio.Future[Settled]"
+    future: "asyncio.Future[Told]"
 
 
 class Asker:
@@ -37,10 +33,10 @@ class Asker:
         self._waiting: list[_Waiting] = []
         self._batch: asyncio.Task[None] | None = None
 
-    def ask(self, worker_id: UUID, one: Ask, start: Callable[[], "asyncio.Task[Outcome]"]) -> "asyncio.Future[Settled]":
-        """What comes of it; `start` makes the call, should it fall to this one. To cancel it cancels the call."""
-        future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(worker_id, one, start, future))
+    def ask(self, worker_id: UUID, one: Ask) -> "asyncio.Future[Told]":
+        """What the cache has to say of a call. Raises psycopg.Error if it cannot be asked at all."""
+        future: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(worker_id, one, future))
         if self._batch is None:
             self._batch = asyncio.create_task(self._ask_all())
         return future
@@ -70,7 +66,8 @@ class Asker:
                     one.future.set_exception(error)
             return
         for one, answer in zip(batch, told, strict=True):
-            _settle(one, answer)
+            if not one.future.done():  # given up meanwhile: its key is free when its visit has ended
+                one.future.set_result(answer)
 
     async def _patiently(self, worker_id: UUID, asks: list[Ask]) -> list[Told]:
         """However long the server is away: a call that nobody may know of is not made."""
@@ -82,29 +79,3 @@ class Asker:
                 log.warning("the cache waits for the database", error=str(error).strip())
                 await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311
                 wait = min(wait * 2, RETRY_SECONDS[1])
-
-
-def _settle(one: _Waiting, told: Told) -> None:
-    future = one.future
-    if future.done():  # given up meanwhile, as is its visit: so the key is free
-        return
-    if told.state == "hit":
-        future.set_result(Hit(told.value, told.model, told.tokens_in, told.tokens_out, told.details))
-    elif told.state == "wait":
-        future.set_result(Awaited())
-    else:
-        task = one.start()
-
-        def ended(task: "asyncio.Task[Outcome]") -> None:
-            if not future.done():
-                outcome = outcome_of(task)
-                assert isinstance(outcome, Answer | Failure)
-                future.set_result(Called(outcome, told.signal))
-
-        def given_up(future: "asyncio.Future[Settled]") -> None:
-            if future.cancelled():
-                task.cancel()
-
-        # the call goes with what asked for it, and its end with the call's
-        task.add_done_callback(ended)
-        future.add_done_callback(given_up)

@@ -14,6 +14,7 @@ import psycopg
 from cell_engine.kinds.apart import Apart
 from cell_engine.kinds.registry import JOB_TYPES, make_kinds
 from cell_engine.log import get_logger
+from cell_engine.shares import ProviderKey
 from cell_engine.specs.version import Version
 from cell_engine.store import schema
 from cell_engine.store.budgets import Left
@@ -35,10 +36,12 @@ from cell_engine.store.collections import collection_name, load_version
 from cell_engine.store.database import Connection
 from cell_engine.store.results import Release, Result, end_dispatches
 from cell_engine.worker.asker import Asker
+from cell_engine.worker.calls import Calls
 from cell_engine.worker.finalizer import Answered, Entry, Finalizer, Submitter
 from cell_engine.worker.holds import Holds
 from cell_engine.worker.link import Link
 from cell_engine.worker.meter import Meter
+from cell_engine.worker.providers import Providers
 from cell_engine.worker.visit import STORM_SECONDS, Visit
 
 CLAIM_ROWS = 500
@@ -103,9 +106,11 @@ class Worker:
         self._beat_link = Link(url, "worker heartbeat")
         self._cache_link = Link(url, "worker cache")
         self._finalizer = Finalizer(self._flush_link, self)
-        self.asker = Asker(self._cache_link)
+        self._asker = Asker(self._cache_link)
         self.meter = Meter(self._beat_link, lambda: self._names)
         self.holds = Holds(self._beat_link, lambda: self._id, job_types)
+        self._providers = Providers(self._beat_link, lambda: self._id, lease, asyncio.Event.set)
+        self.calls = Calls(self.kinds, self.apart, self._asker, self._providers)
         self._visits: dict[tuple[RowKey, int], Visit] = {}
         self._leaving = 0  # visits whose release is on its way to the database
         self._emptied = asyncio.Event()
@@ -113,6 +118,7 @@ class Worker:
         self._giving_up: set[asyncio.Task[None]] = set()
         self._versions: dict[tuple[int, int], Version] = {}
         self._names: dict[int, str] = {}
+        self._endpoints: dict[tuple[int, str], set[ProviderKey]] = {}  # by lane
         self._wanting: list[Visit] = []
         self._marked: dict[tuple[RowKey, int], tuple[int, ...]] = {}
         self._freed = asyncio.Event()
@@ -124,14 +130,8 @@ class Worker:
         await self._register()
         await self.holds.refresh()
         # `stop` ends the first by asking it, the last when all is stored, those between when there is nothing left.
-        loops = (
-            self._claim_loop(),
-            self._news_loop(),
-            self._beat_loop(),
-            self.holds.run(),
-            self.meter.run(),
-            self._finalizer.run(),
-        )
+        between = (self._news_loop(), self._beat_loop(), self.holds.run(), self.meter.run(), self._providers.run())
+        loops = (self._claim_loop(), *between, self._finalizer.run())
         self.loops = [asyncio.create_task(loop) for loop in loops]
 
     async def stop(self, grace: float) -> None:
@@ -160,7 +160,7 @@ class Worker:
             await self._beat_link.call(goodbye, self._id)
         for kind in self.kinds.values():
             await kind.close()
-        self.asker.close()
+        self._asker.close()
         for link in (self._claim_link, self._flush_link, self._beat_link, self._cache_link):
             await link.close()
 
@@ -284,7 +284,9 @@ class Worker:
         token = Token(self._id, self._claims)
         freed = self._finalizer.take_freed(self._id)
         try:
-            claimed = await self._claim_link.call(_claim, token, self._job_types, free, sweep_slots, freed)
+            claimed = await self._claim_link.call(
+                _claim, token, self._job_types, free, sweep_slots, freed, self._bounds()
+            )
             for reading in claimed.visits:
                 await self._know(reading, self._claim_link)
         except psycopg.Error as error:
@@ -299,6 +301,20 @@ class Worker:
             return AGAIN_SECONDS
         # A full claim means that there is more; a partial one, that lanes ran dry or caps are full.
         return 0.002 if len(claimed.visits) >= free else POLL_SECONDS
+
+    def _bounds(self) -> dict[tuple[int, str], int]:
+        """Rows worth claiming, of lanes whose endpoints can take only some soon: other workers may have room, and here
+        they would keep slots from lanes that can go on. A lane with nothing here gets one: it may be an edit."""
+        bounds: dict[tuple[int, str], int] = {}
+        for lane, keys in self._endpoints.items():
+            rows = self._providers.ahead(keys)
+            if rows is not None:
+                bounds[lane] = max(0, rows)
+            if rows == 0 and not any(
+                (one.reading.key.collection_id, one.reading.job_type) == lane for one in self._visits.values()
+            ):
+                bounds[lane] = 1
+        return bounds
 
     async def _widen(self) -> None:
         """More slots for visits of edits that could call more side by side; who gets none now asks again."""
@@ -375,6 +391,13 @@ class Worker:
         if which not in self._versions:
             version, name = await link.call(_load, *which)
             self._versions[which] = version
+            endpoints: dict[tuple[int, str], set[ProviderKey]] = {}
+            for column in version.computed:
+                kind = self.kinds.get(column.job_type)
+                key = None if kind is None else kind.provider(column)
+                if key is not None:
+                    endpoints.setdefault((reading.key.collection_id, column.job_type), set()).add(key)
+            self._endpoints |= endpoints
             self._names[reading.key.collection_id] = name
 
 
@@ -385,8 +408,9 @@ def _claim(
     slots: int,
     sweep_slots: int,
     freed: Mapping[int, int],
+    bounds: Mapping[tuple[int, str], int],
 ) -> Claimed:
-    claimed = claim(connection, token, job_types, slots, sweep_slots, freed)
+    claimed = claim(connection, token, job_types, slots, sweep_slots, freed, bounds)
     if claimed.swept:
         end_dispatches(connection, claimed.swept)
     return claimed

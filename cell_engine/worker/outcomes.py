@@ -1,17 +1,13 @@
 """What calls come to: an outcome, a result to store, the cell that it makes, the rest before another try."""
 
-import asyncio
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
 
-from cell_engine.kinds.base import PAUSING, Call, ErrorClass, Failure, Kind, Outcome
+from cell_engine.kinds.base import PAUSING, Answer, Call, ErrorClass, Failure, Kind, Outcome
 from cell_engine.log import get_logger
 from cell_engine.plan import Cell
-from cell_engine.specs.text import Json
 from cell_engine.store.claims import Reading
 from cell_engine.store.results import Result
+from cell_engine.worker.calls import Called, Settled, Task
 
 BACKOFF_SECONDS = (1.0, 60.0)
 
@@ -19,37 +15,6 @@ UNCOUNTED: frozenset[ErrorClass] = PAUSING | {"rate_limited"}
 """What costs a cell no attempt: told to wait, or met by every cell of its lane alike."""
 
 log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """An equal call's answer, and what that took."""
-
-    value: Json
-    model: str | None
-    tokens_in: int
-    tokens_out: int
-    details: Mapping[str, Json] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Awaited:
-    """Another row's call for the same is in flight."""
-
-
-@dataclass(frozen=True, slots=True)
-class Called:
-    """What the call came to, and the signal that goes with its answer into the cache."""
-
-    outcome: Outcome
-    signal: int
-
-
-Settled: TypeAlias = Outcome | Hit | Awaited | Called
-"""What comes of a call, or of asking the cache for it."""
-
-Task: TypeAlias = "asyncio.Future[Any]"
-"""Comes to a Settled: the call's own task, or the future of an ask. (A future is invariant in what it holds.)"""
 
 
 def addressed(reading: Reading, column_id: int, read_change: int) -> Result:
@@ -74,13 +39,14 @@ def outcome_at_once(kind: Kind, call: Call) -> Outcome | None:
         return _raised(error)
 
 
-def outcome_of(task: Task) -> Settled:
-    """A kind answers or fails, and does not raise; if it does, that is one cell's error and never the worker's end."""
+def settled(task: Task) -> Settled:
+    """What has come of wanting a call. A kind answers or fails, and does not raise; if it does, that is one cell's
+    error and never the worker's end."""
     error = task.exception()
     if error is not None:
-        return _raised(error)
-    settled: Settled = task.result()
-    return settled
+        return Called(_raised(error))
+    found = task.result()
+    return Called(found) if isinstance(found, Answer | Failure) else found
 
 
 def _raised(error: BaseException) -> Failure:
@@ -97,7 +63,9 @@ def cell_after(cell: Cell | None, result: Result, change: int) -> Cell:
         user_value=before.user_value,
         ai_value=result.value if result.call and result.error_class is None else before.ai_value,
         fingerprint=before.fingerprint if refreshed else result.fingerprint,
-        called=max(before.called, result.signal) if result.call else before.called,
+        called=max(before.called, min(result.signal, result.demanded) if result.cached else result.signal)
+        if result.call
+        else before.called,
         demanded=0 if result.call else max(before.demanded, result.demanded),
         change=change or before.change,
         read_change=result.read_change,

@@ -12,36 +12,27 @@ news, a slot). A task and a future for each of a few thousand visits a second co
 """
 
 import asyncio
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from cell_engine.kinds.apart import Apart
-from cell_engine.kinds.base import PAUSING, RETRYABLE, Call, Failure, Kind, Outcome, Previous
+from cell_engine.kinds.base import PAUSING, RETRYABLE, Call, Failure, Kind, Previous
 from cell_engine.log import get_logger
-from cell_engine.plan import BLOCKED, Blocked, Cell, Current, Due, Plan, Row, plan
+from cell_engine.plan import BLOCKED, Blocked, Cell, Current, Due, Plan, plan
 from cell_engine.specs.version import Column, Version
 from cell_engine.store.cache import Ask
 from cell_engine.store.claims import Reading, RowKey
 from cell_engine.store.results import Ending, Release, Result, Stored
-from cell_engine.worker.asker import Asker
+from cell_engine.worker.calls import Awaited, Called, Calls, Hit, Order, Task
 from cell_engine.worker.finalizer import Answered, Entry
+from cell_engine.worker.foresight import nothing_follows
 from cell_engine.worker.holds import FREE, Holds, Refused, refused
 from cell_engine.worker.meter import Meter
-from cell_engine.worker.outcomes import (
-    UNCOUNTED,
-    Awaited,
-    Called,
-    Hit,
-    Settled,
-    Task,
-    addressed,
-    cell_after,
-    outcome_at_once,
-    outcome_of,
-    pause,
-)
+from cell_engine.worker.outcomes import UNCOUNTED, addressed, cell_after, outcome_at_once, pause, settled
 
 ROUNDS = 3
 """No cell is called more often in one visit: a storm of edits costs a bounded rate, and still converges."""
@@ -77,7 +68,7 @@ class Host(Protocol):
     def holds(self) -> Holds: ...
 
     @property
-    def asker(self) -> Asker: ...
+    def calls(self) -> Calls: ...
 
     @property
     def meter(self) -> Meter: ...
@@ -105,15 +96,17 @@ class Wait:
     limited: bool
 
 
+NOT_BEGUN = math.inf
+
+
 @dataclass(slots=True)
 class Calling:
-    """A call in flight, with what is stored beside its answer. `probed`: the hold that it probes, or FREE."""
+    """A call that is wanted or in flight, with what is stored beside its answer. `started`: when it was sent."""
 
     due: Due
     reading: Reading
-    started: float
     task: Task
-    probed: int
+    started: float = NOT_BEGUN
 
 
 class Visit:
@@ -124,6 +117,7 @@ class Visit:
 
     __slots__ = (
         "_awaiting",
+        "_begun",
         "_collection",
         "_elsewhere",
         "_given_up",
@@ -154,6 +148,7 @@ class Visit:
         self._waiting: dict[int, Wait] = {}  # failed columns that will be tried again
         self._elsewhere: dict[int, str] = {}  # due columns of other pools: their job type
         self._awaiting: dict[int, bytes] = {}  # columns that another row computes, for all that ask: the fingerprint
+        self._begun: dict[int, float] = {}  # when calls that are being started were sent
         self._spent: set[int] = set()
         self._rounds: dict[int, int] = {}  # calls made, by column
         self._held_back = False  # the last plan found calls that there was no slot for
@@ -266,7 +261,7 @@ class Visit:
                     outcome = outcome_at_once(self._host.kinds[column.job_type], call)
                 if outcome is not None:
                     self._rounds[column.id] = self._rounds.get(column.id, 0) + 1
-                    result = self._result(due, reading, outcome, FREE)
+                    result = self._result(due, reading, Called(outcome))
                     if before:
                         place = len(before) + len(answered)
                         result.reads = tuple(place - at for at, one in enumerate(before) if one.column_id in due.inputs)
@@ -336,46 +331,59 @@ class Visit:
         )
 
     def _start(self, due: Due, call: Call) -> None:
-        """Make a call that takes time, if that is not held."""
+        """Want a call that takes time: it begins when there is nothing more to wait for."""
         column, reading = due.column, self._reading
-        admitted = self._admit(column)
-        if isinstance(admitted, Refused):
-            self._hold(column, admitted)
-            return
-        self._rounds[column.id] = self._rounds.get(column.id, 0) + 1
-        loop = asyncio.get_running_loop()
-
-        def start() -> "asyncio.Task[Outcome]":
-            return loop.create_task(self._host.kinds[column.job_type].compute(call))
-
-        task: Task
-        if self._is_suspect(column.id):
-            task = self._host.apart.start(call)
-        elif column.cache is None or admitted != FREE:
-            task = start()
-        else:
+        ask = None
+        is_suspect = self._is_suspect(column.id)
+        if column.cache is not None and not is_suspect:
             lease = column.timeout + OWNER_SECONDS
             ask = Ask(
                 reading.key, reading.token.claim, column.id, due.fingerprint, due.forced, column.cache.ttl, lease
             )  # fmt: skip
-            task = self._host.asker.ask(reading.token.worker_id, ask, start)
+        order = Order(
+            call, reading.token.worker_id, ask, reading.priority == "edit", is_suspect, partial(self._begin, due)
+        )  # fmt: skip
+        self._begun.pop(column.id, None)
+        task = self._host.calls.start(order)
+        if isinstance(task, Refused):
+            self._hold(column, task)
+            return
         task.add_done_callback(self._call_ended)
-        self.calling[column.id] = Calling(due, reading, loop.time(), task, admitted)
+        self.calling[column.id] = Calling(due, reading, task, self._begun.pop(column.id, NOT_BEGUN))
+
+    def _begin(self, due: Due) -> int | Refused:
+        """Leave for a call, at the moment before it is sent."""
+        column = due.column
+        admitted = self._admit(column)
+        if not isinstance(admitted, Refused):
+            self._rounds[column.id] = self._rounds.get(column.id, 0) + 1
+            now = asyncio.get_running_loop().time()
+            calling = self.calling.get(column.id)
+            if calling is None:
+                self._begun[column.id] = now  # before it could be noted as called
+            else:
+                calling.started = now
+        return admitted
 
     def _call_ended(self, _: Task) -> None:
         # Not at once: calls that end together are stored together.
         self._host.advance_soon(self)
 
+    def _give_up_waiting(self) -> None:
+        """Calls that have not begun would read what is no longer so, or are not this visit's any more."""
+        for column_id, one in list(self.calling.items()):
+            if one.started == NOT_BEGUN and not one.task.done():
+                one.task.cancel()
+                del self.calling[column_id]
+
     def _collect(self, ended: list[Calling]) -> None:
         """Store the calls that have ended; with the release, if nothing follows from them."""
         for one in ended:
             del self.calling[one.due.column.id]
-        ended = [one for one in ended if not self._awaits(one)]
-        if not ended:
+        results = self._results(ended)
+        if not results:
             self.advance()
             return
-        results = [self._result(one.due, one.reading, outcome_of(one.task), one.probed) for one in ended]
-        self._host.meter.spend(results, self._collection)
         is_over = (
             not self.calling
             and not self._news
@@ -389,69 +397,44 @@ class Visit:
             result.leaving = not result.retry  # a failed attempt has to be kept
         return self._release(tuple(result.column_id for result in results if not result.retry))
 
-    def _awaits(self, calling: Calling) -> bool:
-        """Whether it came to no call here, for another row is making it."""
-        if isinstance(calling.task, asyncio.Task):  # made here, without asking
-            return False
-        if not isinstance(calling.task.result(), Awaited):
-            return False
-        column_id = calling.due.column.id
-        self._rounds[column_id] -= 1
-        self._awaiting[column_id] = calling.due.fingerprint
-        return True
-
     def _nothing_follows(self, results: list[Result], *, are_latest: bool) -> bool:
-        """Whether a plan with these results in place would start or find anything more; in doubt, no. `are_latest`: of
-        calls that the latest reading made due."""
+        """`nothing_follows`; `are_latest`: of calls that the latest reading made due."""
         reading = self._reading
         version = self._host.version(reading.key.collection_id, reading.version)
-        cells = reading.row.cells
-        # Most answers are judged without a plan. If the last one's calls are all here, made with this very reading,
-        # then what nobody reads leads to nothing, and what is read and has changed leads on: a plan will see where to.
-        if not self._held_back and are_latest:
-            readers = [reader for result in results for reader in version.readers[result.column_id]]
-            if not readers:
-                return True
-            changed = {
-                result.column_id
-                for result in results
-                if not result.retry
-                and (result.error_class or result.value != (cells.get(result.column_id) or Cell()).ai_value)
-            }
-            if any(
-                reader.mode == "on_change" and any(dep.column in changed for dep in reader.deps) for reader in readers
-            ):
-                return False
-        asked = {
-            id: one
-            for id, one in reading.asked.items()
-            if not any(result.column_id == id and one.signal <= result.signal for result in results)
-        }
-        after = dict(cells)
-        for result in results:
-            if not result.retry:
-                after[result.column_id] = cell_after(cells.get(result.column_id), result, 0)
-        row = reading.row
-        steps = plan(Row(row.inputs, row.change, after, row.deleted), version, asked, self._unsettled())
-        return not (steps.due or steps.blocked or steps.current)
+        is_whole = are_latest and not self._held_back
+        return nothing_follows(reading, version, results, self._unsettled(), is_whole=is_whole)
 
     # ---- what calls and plans come to
 
-    def _result(self, due: Due, reading: Reading, outcome: Settled, probed: int) -> Result:
+    def _results(self, ended: list[Calling]) -> list[Result]:
+        """Of those that came to something: some are another row's to make, or may not be made now."""
+        results = []
+        for one in ended:
+            outcome = settled(one.task)
+            column = one.due.column
+            if isinstance(outcome, Awaited):
+                self._awaiting[column.id] = outcome.fingerprint
+            elif isinstance(outcome, Refused):
+                self._hold(column, outcome)
+            else:
+                results.append(self._result(one.due, one.reading, outcome))
+        self._host.meter.spend(results, self._collection)
+        return results
+
+    def _result(self, due: Due, reading: Reading, came: Called | Hit) -> Result:
         result = addressed(reading, due.column.id, due.read_change)
         result.fingerprint = due.fingerprint
-        if isinstance(outcome, Called):
-            result.cache_signal = outcome.signal
-            outcome = outcome.outcome
-        assert not isinstance(outcome, Awaited | Called)
-        result.cached = isinstance(outcome, Hit)
+        if isinstance(came, Hit):
+            result.cached = True
+            result.value, result.demanded, result.model, result.tokens_in, result.tokens_out, result.details = came
+            return result
+        outcome, result.cache_signal, probed = came
         result.model = outcome.model
         result.tokens_in = outcome.tokens_in
         result.tokens_out = outcome.tokens_out
-        if not isinstance(outcome, Hit):
-            result.tokens_cached = outcome.tokens_cached
-            result.tokens_reasoning = outcome.tokens_reasoning
-            result.cost = outcome.cost
+        result.tokens_cached = outcome.tokens_cached
+        result.tokens_reasoning = outcome.tokens_reasoning
+        result.cost = outcome.cost
         asked = reading.asked.get(due.column.id)
         if asked is not None and asked.signal <= result.signal:
             result.dispatch_id = asked.dispatch  # who pays, as the store will find
@@ -531,17 +514,13 @@ class Visit:
     def _lose(self) -> None:
         """The row is somebody else's. Calls still in flight run to their end, to be booked: they are paid for."""
         self._is_lost = True
+        self._give_up_waiting()
         self._book_what_is_left()
 
     def _book_what_is_left(self) -> None:
         if not all(one.task.done() for one in self.calling.values()):
             return
-        rest = [
-            self._result(one.due, one.reading, outcome_of(one.task), one.probed)
-            for one in self.calling.values()
-            if not self._awaits(one)
-        ]
-        self._host.meter.spend(rest, self._collection)
+        rest = self._results(list(self.calling.values()))
         self.calling.clear()
         if rest:
             self._submit(rest)
@@ -571,6 +550,7 @@ class Visit:
 
     def _take(self, reading: Reading) -> None:
         self._reading = reading
+        self._give_up_waiting()
         self._elsewhere.clear()
         self._awaiting.clear()
         # An edit resets what had failed: it is tried at once and afresh.

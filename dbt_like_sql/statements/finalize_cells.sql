@@ -4,8 +4,8 @@
 --   the loser's changes nothing, but its call is booked: it was paid for.
 -- `signal` is what the visit had planned with when the call started; `call` is false where no call was made (blocked,
 -- fresh) and `cached` where it was another cell's, whose answer this one takes: that counts as an answer, and is booked
--- as saved instead of made; `retry` is a failure that will be tried again and leaves the cell alone; `leaving` rows are
--- released in this same transaction, which spares a write of their work; `reads` are earlier results of the batch that
+-- as saved instead of made; `demanded` is then the signal of the call that brought it; `retry` is a failure that will be
+-- tried again and leaves the cell alone; `leaving` rows are released in this same transaction, which spares a write of their work; `reads` are earlier results of the batch that
 -- it has read, as how many places they are before it. Models, tokens and costs come as empty arrays where no call of the
 -- batch had a model; a cost of null is not known.
 with item as materialized (
@@ -25,6 +25,10 @@ with item as materialized (
 ),
 judged as materialized (
     select found.*,
+        -- an answer from the cache is as new as its call, and no newer than the demand
+        case when cached then least(signal, demanded) when call then signal else 0 end as called,
+        -- a blocked cell remembers also the force that came since the plan, which it meets
+        case when call then 0 when asked then greatest(demanded, forced_now) else demanded end as forced,
         -- what is shown changes with the answer, unless a person's value hides it
         case when is_written then
             case when user_set or same or (was_error and error_class is not null) then was_change
@@ -33,11 +37,13 @@ judged as materialized (
     from (
         select item.*, work.claim is not null as won, work.dispatch_id as visiting, work.cascade, work.attempts,
             -- a demand newer than the call is not met by it
-            coalesce((work.demand -> item.column_id::text ->> 0)::bigint <= item.signal, false) as asked,
-            coalesce((work.demand -> item.column_id::text ->> 0)::bigint > item.signal, false) as asked_again,
-            case when (work.demand -> item.column_id::text ->> 0)::bigint <= item.signal
+            coalesce((work.demand -> item.column_id::text ->> 0)::bigint <= item.signal and is_new, false) as asked,
+            not coalesce((work.demand -> item.column_id::text ->> 0)::bigint <= item.signal and is_new, true)
+                as asked_again,
+            case when (work.demand -> item.column_id::text ->> 0)::bigint <= item.signal and is_new
                  then (work.demand -> item.column_id::text ->> 2)::bigint
                  else coalesce(work.dispatch_id, item.dispatch_id) end as credited,
+            (work.demand -> item.column_id::text ->> 1)::bigint as forced_now,
             row.deleted_at is not null or collection_column.deleted_at is not null as deleted,
             -- a failed attempt; not what was told to wait, or would have met the same in any cell
             item.retry and item.error_class <> all('{rate_limited,quota,auth,model_missing}') as counts,
@@ -67,6 +73,11 @@ judged as materialized (
               and cell.column_id = item.column_id
             offset 0
         ) as cell on true
+        -- a force that came while the cache was asked takes nothing that is older than itself
+        cross join lateral (
+            select not item.cached
+                or coalesce((work.demand -> item.column_id::text ->> 1)::bigint <= item.demanded, true) as is_new
+        ) as answer
     ) as found
 ),
 moved as (
@@ -79,7 +90,7 @@ made as (
     insert into autofill.cell as cell (
         collection_id, row_id, column_id, ai_value, fingerprint, called, demanded, change, read_change, version,
         model, computed_at, error_class, error, tokens_in, tokens_out, cost, details)
-    select collection_id, row_id, column_id, value, fingerprint, case when call then signal else 0 end, demanded,
+    select collection_id, row_id, column_id, value, fingerprint, called, forced,
         change,
         case when reads is null then read_change
              else greatest(read_change, (select max((select changes from moved)[number - back])
@@ -96,8 +107,8 @@ changed as (
     update autofill.cell set
         ai_value = case when judged.error_class is null then judged.value else cell.ai_value end,
         fingerprint = judged.fingerprint,
-        called = case when judged.call then greatest(cell.called, judged.signal) else cell.called end,
-        demanded = case when judged.call then 0 else greatest(cell.demanded, judged.demanded) end,
+        called = greatest(cell.called, judged.called),
+        demanded = case when judged.call then 0 else greatest(cell.demanded, judged.forced) end,
         change = judged.change,
         read_change = case when judged.reads is null then judged.read_change
              else greatest(judged.read_change, (select max((select changes from moved)[judged.number - back])

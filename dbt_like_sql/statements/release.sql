@@ -54,10 +54,12 @@ going_on as materialized (
             join autofill.collection on collection.namespace_id = owner.namespace_id
             where collection.id = judged.collection_id and owner.fingerprint = judged.awaits) end as over
     from judged
-    -- columns answered in this transaction (column -> signal of the call) whose demand is not newer than the call
+    -- columns answered in this transaction (column -> signal of the call; and, if it is of the cache, that of the call which
+    -- brought it) whose demand is not newer than the call
     cross join lateral (
         select array(select key from jsonb_each(demand)
-                     where (value ->> 0)::bigint <= (answered ->> key)::bigint) as met
+                     where (value ->> 0)::bigint <= (answered -> key ->> 0)::bigint
+                       and coalesce((value ->> 1)::bigint <= (answered -> key ->> 1)::bigint, true)) as met
         offset 0
     ) as answered_for
     where won and not (ended and ending = 'done')
@@ -97,7 +99,7 @@ credited as (
         case when deleted then 'deleted' else 'fresh' end, array_agg(row_id)
     from judged cross join jsonb_each(demand)
     where ended and ending = 'done' and demand <> '{}'
-      and coalesce((value ->> 0)::bigint > (answered ->> key)::bigint, true)
+      and coalesce((value ->> 0)::bigint > (answered -> key ->> 0)::bigint, true)
     group by 1, 2, 3, 4, 5
 ),
 interrupted as (

@@ -46,6 +46,9 @@ class NoopKind:
             return None
         return Answer(self._texts[next(self._numbers) % len(self._texts)])
 
+    def provider(self, column: Column) -> None:
+        """Nobody's."""
+
     async def compute(self, call: Call) -> Outcome:
         if self.started is not None:
             for value in call.inputs.values():

@@ -365,3 +365,28 @@ async def test_a_taken_port_is_told(model: OfflineModel, tmp_path: Path) -> None
     assert process.returncode == 1
     assert f"127.0.0.1:{model.port}" in err
     assert "Traceback" not in err
+
+
+async def test_it_enforces_limits_counts_who_breaks_them_and_tells_what_is_left(
+    model: OfflineModel, http: aiohttp.ClientSession
+) -> None:
+    model.switches = Switches(latency=0.2, concurrency=3, retry_after=0.5)
+    answers = await asyncio.gather(*(_call(http, f"call {number}") for number in range(5)))
+    assert sorted(one.status for one in answers) == [200, 200, 200, 429, 429]
+    assert {one.headers.get("Retry-After") for one in answers} == {None, "0.5"}
+    assert model.stats.by_fate == {"answered": 3, "over_limit": 2}
+    model.switches = Switches(requests_minute=4, limit_headers=True)
+    statuses = [(await _call(http)).status for _ in range(6)]
+    assert statuses == [200, 200, 200, 200, 429, 429]
+    last = await _call(http)
+    assert 55 < float(last.headers["Retry-After"]) <= 60
+    told = [last.headers[f"x-ratelimit-{what}-requests"] for what in ("limit", "remaining", "reset")]
+    assert told == ["4", "0", "60000ms"]
+
+
+async def test_a_key_can_be_asked_for(model: OfflineModel, http: aiohttp.ClientSession) -> None:
+    model.switches = Switches(key="right")
+    assert (await _call(http)).status == 401
+    async with openai.AsyncOpenAI(base_url=model.base_url, api_key="right", max_retries=0) as client:
+        await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "It is a thing."}])
+    assert model.stats.by_fate == {"bad_key": 1, "answered": 1}

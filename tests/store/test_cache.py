@@ -6,8 +6,10 @@ import pytest
 
 from cell_engine.plan import plan
 from cell_engine.store.cache import Ask, Told, ask, trim, wake
+from cell_engine.store.changes import edit
 from cell_engine.store.claims import Reading
 from cell_engine.store.database import Connection
+from cell_engine.store.demands import RangeScope, dispatch
 from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import progress
 from cell_engine.store.results import Result
@@ -56,7 +58,7 @@ def test_of_those_that_ask_for_the_same_one_calls_and_the_others_wait(connection
     assert states(claimer, made, visits[::-1]) == ["wait", "wait", "wait", "owner"]
     flushed = claimer.flush([answer(claimer, made, visits[0], told[0].signal)])
     assert flushed.ended == {KEY: True}
-    assert asked(claimer, made, visits[1:]) == [Told("hit", 0, "B", "m", 3, 5)] * 3
+    assert asked(claimer, made, visits[1:]) == [Told("hit", told[0].signal, "B", "m", 3, 5)] * 3
 
 
 def test_that_there_is_no_answer_is_an_answer(connection: Connection, made: Made) -> None:
@@ -64,7 +66,7 @@ def test_that_there_is_no_answer_is_an_answer(connection: Connection, made: Made
     visits = claimer.claim()
     (told,) = asked(claimer, made, visits[:1])
     claimer.flush([answer(claimer, made, visits[0], told.signal, None)])
-    assert asked(claimer, made, visits[1:2]) == [Told("hit", 0, None, "m", 3, 5)]
+    assert asked(claimer, made, visits[1:2]) == [Told("hit", told.signal, None, "m", 3, 5)]
 
 
 def test_what_was_kept_beside_an_answer_comes_with_it(connection: Connection, made: Made) -> None:
@@ -80,7 +82,9 @@ def test_an_answer_from_the_cache_meets_the_demand_and_is_saved_not_made(connect
     visits = claimer.claim()
     (told,) = asked(claimer, made, visits[:1])
     claimer.flush([answer(claimer, made, visits[0], told.signal)])
-    claimer.flush([answer(claimer, made, one, 0, cached=True, cache_signal=None) for one in visits[1:]])
+    claimer.flush(
+        [answer(claimer, made, one, 0, cached=True, cache_signal=None, demanded=told.signal) for one in visits[1:]]
+    )
     now = progress(connection, visits[0].dispatch_id)
     assert now is not None
     assert now.outcomes == {"ready": 1, "cached": 3}
@@ -195,7 +199,7 @@ def test_an_answer_that_commits_while_its_key_is_taken_is_taken_instead(
         first.flush([answer(first, made, mine[0], told.signal)])
         waiting = beside(asked, second, made, yours)
         wait_for_lock(connection, "autofill second")
-    assert waiting.result() == [Told("hit", 0, "B", "m", 3, 5)]
+    assert waiting.result() == [Told("hit", told.signal, "B", "m", 3, 5)]
     assert connection.execute("select count(*) from autofill.cache_owner").fetchone() == (0,)
 
 
@@ -265,3 +269,35 @@ def test_answers_that_nobody_may_take_any_more_are_forgotten(connection: Connect
     assert connection.execute("select count(*) from autofill.cache").fetchone() == (10,)
     owners = connection.execute("select fingerprint from autofill.cache_owner").fetchall()
     assert [one.fingerprint for one in owners] == [b"o" * 16]
+
+
+@pytest.mark.parametrize("leaving", [False, True], ids=["stored", "released"])
+def test_R6_an_answer_from_the_cache_meets_no_force_that_came_while_it_was_asked_for(
+    connection: Connection, made: Made, opened: Opened, leaving: bool
+) -> None:
+    """The force has an older signal than the edit that the visit had planned with, and is newer than the answer."""
+    first = Claimer(connection)
+    (visit, *_) = first.claim(1)
+    (told,) = asked(first, made, [visit])
+    first.flush([answer(first, made, visit, told.signal, leaving=True)], [first.release(visit, answered=(2,))])
+    first.work_off()
+    b, scope = made.id("b"), RangeScope(((2, 2),))
+    late = opened("late")
+    with late.transaction():
+        dispatch(late, made.collection.id, scope, columns=[b], force=True, reason="r", actor="me")
+        edit(connection, made.collection.id, 2, {made.id("a"): "edited"}, actor="me")
+        (visit,) = first.claim()
+        (hit,) = asked(first, made, [visit])
+    Claimer(connection).claim()  # the sweep comes to the row
+    result = answer(
+        first, made, visit, 0, cached=True, cache_signal=None, demanded=hit.signal, leaving=leaving
+    )  # fmt: skip
+    fresh: Reading | None
+    if leaving:
+        fresh = first.flush([result], [first.release(visit, answered=(b,))]).released[0].reading
+    else:
+        first.flush([result])
+        fresh = first.reread(visit)
+    assert fresh is not None
+    assert fresh.asked[b].forced > fresh.row.cells[b].called
+    assert [one.forced for one in plan(fresh.row, made.version, fresh.asked).due] == [fresh.asked[b].forced]

@@ -344,7 +344,7 @@ def test_a_row_that_comes_back_while_its_dispatch_is_paused_or_resumed_follows_i
         lock_work(holder, made.collection.id, [1])
         recovered = beside(recover, claimer.connection, claimer.id, 1)
         wait_for_lock(connection, "autofill claimer")
-        run(connection, f"dispatch_{last}", dispatch_id=asked)
+        run(connection, f"dispatch_{last}", dispatch_id=asked, reason=None)
         run(holder, "work_park", collections=[made.collection.id], rows=[1])
     recovered.result()
     assert states(connection) == ["parked" if last == "pause" else "queued"]

@@ -103,7 +103,7 @@ class Visit:
                         continue
                     if told.state == "hit":
                         self.calling[column.id] = (due, self.reading)
-                        hits.append((due, self.result(column.id, value=told.value, cached=True)))
+                        hits.append((due, self.result(column.id, value=told.value, cached=True, demanded=told.signal)))
                         continue
                     self.signals[column.id] = told.signal
                 self.calling[column.id] = (due, self.reading)

@@ -144,7 +144,7 @@ class World:
         cell.error_class = result.error_class
         cell.fingerprint = result.fingerprint
         if result.call:
-            cell.called = max(cell.called, result.signal)
+            cell.called = max(cell.called, min(result.signal, result.demanded) if result.cached else result.signal)
 
     # ---- transactions left open
 

@@ -18,9 +18,13 @@ from cell_engine.store.database import Connection
 from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import page, recent_dispatches
 from cell_engine.store.results import Release, Released, Result, Stored, flush
+from cell_engine.worker.asker import Asker
+from cell_engine.worker.calls import Calls
 from cell_engine.worker.finalizer import Answered, Entry
 from cell_engine.worker.holds import Holds
 from cell_engine.worker.link import Link
+from cell_engine.worker.meter import Meter
+from cell_engine.worker.providers import Providers
 from cell_engine.worker.visit import Visit
 from tests.engine import Claimer, Made, eventually, make, running_worker
 from tests.plan.rows import column, version
@@ -54,6 +58,8 @@ class Kind:
         self.calls.append(call.column.id)
         return self.outcome(call)
 
+    def provider(self, column: object) -> None: ...
+
     async def compute(self, call: Call) -> Outcome:
         self.calls.append(call.column.id)
         await asyncio.Event().wait()
@@ -69,7 +75,10 @@ class Host:
         self.kind = Kind()
         self.kinds = {"function": self.kind}
         self.apart = Apart()
-        self.holds = Holds(Link("", "test"), uuid4, [])
+        link = Link("", "test")
+        self.holds = Holds(link, uuid4, [])
+        self.meter = Meter(link, dict)
+        self.calls = Calls(self.kinds, self.apart, Asker(link), Providers(link, uuid4, 30.0, asyncio.Event.set))
         self.entries: list[Entry] = []
         self.columns = version(column(1), *(column(id, deps) for id, deps in columns))
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -29,6 +30,14 @@ asyncio.run(run_worker(sys.argv[1], lease=1.0, stop=asyncio.Event()))
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[OfflineModel]:
     with offline_model(monkeypatch) as model:
         yield model
+
+
+def arrived(model: OfflineModel, calls: int, seconds: float = 30) -> None:
+    """Wait until so many calls have come to the endpoint."""
+    deadline = time.monotonic() + seconds
+    while model.stats.arrived < calls:
+        assert time.monotonic() < deadline, f"{model.stats.arrived} calls of {calls} within {seconds} s"
+        time.sleep(0.02)
 
 
 def same(rows: int, value: str = "x") -> list[dict[str, str]]:
@@ -228,6 +237,7 @@ def test_an_owner_that_is_killed_in_its_call_holds_the_others_up_no_longer_than_
     killed = subprocess.Popen([sys.executable, "-c", WORKER, database])
     try:
         eventually(connection, "select count(*) = 49 from autofill.work where state = 'delayed' and waits > 0")
+        arrived(model, 1)
     finally:
         killed.kill()
         killed.wait()

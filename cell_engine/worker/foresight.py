@@ -1,0 +1,45 @@
+"""Whether anything follows from results that are not stored yet: if not, a row leaves with them, in one batch."""
+
+from collections.abc import Collection, Sequence
+
+from cell_engine.plan import Cell, Row, plan
+from cell_engine.specs.version import Version
+from cell_engine.store.claims import Reading
+from cell_engine.store.results import Result
+from cell_engine.worker.outcomes import cell_after
+
+
+def nothing_follows(
+    reading: Reading, version: Version, results: Sequence[Result], unsettled: Collection[int], *, is_whole: bool
+) -> bool:
+    """Whether a plan with these results in place would start or find anything more; in doubt, no.
+
+    `unsettled` are columns that are not due whatever comes. `is_whole`: these are all the calls that the last plan of
+    this very reading made due; then most are judged without another.
+    """
+    cells = reading.row.cells
+    if is_whole:
+        # What nobody reads leads to nothing, and what is read and has changed leads on: a plan will see where to.
+        readers = [reader for result in results for reader in version.readers[result.column_id]]
+        if not readers:
+            return True
+        changed = {
+            result.column_id
+            for result in results
+            if not result.retry
+            and (result.error_class or result.value != (cells.get(result.column_id) or Cell()).ai_value)
+        }
+        if any(reader.mode == "on_change" and any(dep.column in changed for dep in reader.deps) for reader in readers):
+            return False
+    asked = {
+        id: one
+        for id, one in reading.asked.items()
+        if not any(result.column_id == id and one.signal <= result.signal for result in results)
+    }
+    after = dict(cells)
+    for result in results:
+        if not result.retry:
+            after[result.column_id] = cell_after(cells.get(result.column_id), result, 0)
+    row = reading.row
+    steps = plan(Row(row.inputs, row.change, after, row.deleted), version, asked, unsettled)
+    return not (steps.due or steps.blocked or steps.current)
