@@ -158,3 +158,16 @@ def test_within_a_visit_too_details_are_those_of_the_answer() -> None:
     assert cell_after(before, result, 0).details == {"etag": "1"}
     result.error_class, result.call = None, False
     assert cell_after(before, result, 0).details == {"etag": "1"}
+
+
+def test_a_cached_page_is_fetched_once_and_each_cell_says_where_it_came_from(
+    connection: Connection, database: str, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = site.put("/x", text(1))
+    with offline_model(monkeypatch), running_worker(database):
+        made = make(connection, SPEC.replace("deps: [url]}", "deps: [url], cache: {ttl: 1h}}"), rows=[{"url": url}] * 3)
+        eventually(connection, ENDED, recent_dispatches(connection, made.collection.id)[0].id)
+    _, cells = page(connection, made.collection.id)
+    pages = [cell for cell in cells if cell.column_id == made.id("page")]
+    assert [(cell.details or {}).get("title") for cell in pages] == ["Town 1"] * 3
+    assert site.bodies == 1
