@@ -425,7 +425,7 @@ class Visit:
         result.fingerprint = due.fingerprint
         if isinstance(came, Hit):
             result.cached = True
-            result.value, result.demanded, result.model, result.tokens_in, result.tokens_out = came
+            result.value, result.demanded, result.model, result.tokens_in, result.tokens_out, result.saved_cost = came
             return result
         outcome, result.cache_signal, probed = came
         result.model = outcome.model
