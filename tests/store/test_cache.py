@@ -76,9 +76,7 @@ def test_an_answer_from_the_cache_meets_the_demand_and_is_saved_not_made(connect
     claimer.flush([answer(claimer, made, visits[0], told.signal)])
     claimer.flush(
         [
-            answer(
-                claimer, made, one, 0, cached=True, cache_signal=None, demanded=told.signal, cost=0, saved_cost=7
-            )  # fmt: skip
+            answer(claimer, made, one, 0, cached=True, cache_signal=None, demanded=told.signal, cost=0, saved_cost=7)
             for one in visits[1:]
         ]
     )
