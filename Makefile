@@ -39,12 +39,14 @@ bench: $(VENV)/installed
 soak: $(VENV)/installed
 	$(BIN)/python -m tests.soak $(ARGS)
 
-# How the locks are made (needs uv): hashed, for every platform, without a host's name.
+# How the locks are made (needs uv): hashed, for every platform, without a host's name. The extra that lxml calls by two
+# names stops pip 23 with an error of its own; what it stands for is in the lock by itself.
 lock:
 	uv pip compile $(UV) --extra dev pyproject.toml -o requirements.lock
 	sed -E 's/#.*//; s/\[[^]]*\]//' requirements.lock | grep -oE '^[A-Za-z0-9_.-]+==[^ ;]+' > .full-lock
 	uv pip compile $(UV) -c .full-lock pyproject.toml -o requirements-worker.lock
 	rm .full-lock
+	sed -i 's/^lxml\[html-clean\]==/lxml==/' requirements.lock requirements-worker.lock
 UV := --quiet --universal --python-version 3.11 --no-strip-extras --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-header --no-annotate
 

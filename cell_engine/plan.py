@@ -36,6 +36,8 @@ class Cell:
     change: int = 0
     read_change: int = 0
     error_class: str | None = None
+    details: Mapping[str, Json] | None = None
+    """Beside the AI's value, and no part of it: nothing that reads the column sees it."""
 
 
 _NO_CELL = Cell()

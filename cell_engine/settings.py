@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from cell_engine.errors import BadValueError
 
@@ -49,6 +50,20 @@ class Settings(BaseSettings):
     ask_above: float = Field(
         default=1.0, ge=0, description="Dollars: `reprocess` and `retry` of more ask first. 0 always asks."
     )
+
+    fetch_allow: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Hosts, addresses and networks that kind fetch may talk to though they are private; by commas.",
+    )
+    fetch_per_host: int = Field(default=2, ge=1, le=1000, description="Requests of kind fetch to one host at a time.")
+    fetch_delay: float = Field(
+        default=0.5, ge=0, le=3600, description="Seconds between two requests of kind fetch to one host."
+    )
+
+    @field_validator("fetch_allow", mode="before")
+    @classmethod
+    def _by_commas(cls, value: object) -> object:
+        return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
     @field_validator("home")
     @classmethod

@@ -337,6 +337,7 @@ def _row_json(row_id: int, by_column: Mapping[int, Any], columns: Sequence[Colum
                 "error": cell.error,
                 "model": cell.model,
                 "inputs_moved": cell.inputs_moved,
+                "details": cell.details,
             }
     return {"row": row_id, "cells": cells}
 

@@ -35,6 +35,14 @@ PAUSING: frozenset[ErrorClass] = frozenset({"quota", "auth", "model_missing"})
 MESSAGE_CHARACTERS = 500
 
 
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """The cell's last answer, and the details that came with it; perhaps of other inputs or another definition."""
+
+    value: Json
+    details: Mapping[str, Json]
+
+
 @dataclass(slots=True)
 class Traffic:
     """What a call sends to its endpoint and hears of its limits; noted as it goes, so also of a call broken off.
@@ -55,7 +63,7 @@ class Call:
     function call columns, by id: their keys, so that a rename changes neither. ``collection`` is
     "namespace/name". ``deadline`` is the time for all of it, in seconds. ``idempotency_key`` is the same whenever
     the same demand is computed again, because a call may be repeated after a crash. ``traffic`` is for the kind to fill
-    in, where the call goes to an endpoint.
+    in, where the call goes to an endpoint. ``previous`` is there where the last answer came with details.
     """
 
     column: Column
@@ -66,12 +74,16 @@ class Call:
     idempotency_key: str
     deadline: float
     traffic: Traffic | None = None
+    previous: Previous | None = None
 
 
 @dataclass(frozen=True)
 class Answer:
     """A value that fits the column's type, and what it took: tokens of every try, cached ones among those in, reasoning
-    ones among those out; ``cost`` in billionths of a dollar, None if unknown (no price, or no usage told)."""
+    ones among those out; ``cost`` in billionths of a dollar, None if unknown (no price, or no usage told).
+
+    ``details`` are kept beside the value, cleaned JSON: nothing that reads the column sees them.
+    """
 
     value: Json
     model: str | None = None
@@ -80,6 +92,7 @@ class Answer:
     tokens_cached: int = 0
     tokens_reasoning: int = 0
     cost: int | None = 0
+    details: Mapping[str, Json] | None = None
 
 
 @dataclass(frozen=True)

@@ -143,13 +143,17 @@ class _Compiler:
                 self._problem((*draft.path, other), f"{subject}settings of kind {other} on a column of kind {kind}")
         if draft.kind:
             model = SETTINGS_MODELS[draft.kind]
-            block = draft.raw.get(draft.kind)
+            needed = [name for name, info in model.model_fields.items() if info.is_required()]
+            block = draft.raw.get(draft.kind, None if needed else {})
             path = (*draft.path, draft.kind)
+            if model.value_types and draft.raw.get("type") not in (*model.value_types, None):
+                types = " or ".join(model.value_types)
+                self._problem((*draft.path, "type"), f"{subject}kind {kind} makes values of type {types}")
             if isinstance(block, dict):
                 draft.settings = self._validate(model, block, path, f"{subject}{kind}: ", model.model_fields)
             else:
-                needed = ", ".join(name for name, info in model.model_fields.items() if info.is_required())
-                self._problem(path, f"{subject}kind {kind} needs its settings under {kind!r}: {needed}")
+                named = ", ".join(needed or model.model_fields)
+                self._problem(path, f"{subject}kind {kind} needs its settings under {kind!r}: {named}")
 
     def _check_input(self, draft: _Draft) -> None:
         for key in _COMPUTED_ONLY:
@@ -235,6 +239,10 @@ class _Compiler:
                 self._problem_at(line, subject + message)
         if draft.model and draft.settings and not draft.deps and len(self.problems) == before:
             self._problem(draft.path, f"{subject}it reads no column: name those it needs in deps")
+        reads_one = SETTINGS_MODELS[draft.kind].reads_one
+        if reads_one and draft.deps and (len(draft.deps) > 1 or any(draft.deps.values())):
+            message = f"kind {draft.kind} reads one column, {reads_one}, which is not optional"
+            self._problem((*draft.path, "deps"), f"{subject}{message}")
 
     def _prompt_references(self, draft: _Draft, kind: str) -> Iterator[tuple[str, int]]:
         """The names that the prompts of `draft` refer to, each once, with the line of the first."""

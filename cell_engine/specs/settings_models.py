@@ -33,6 +33,12 @@ class KindSettings(BaseModel):
     default_timeout: ClassVar[float] = 30.0
     """Seconds for one call, where the column gives none."""
 
+    value_types: ClassVar[tuple[str, ...]] = ()
+    """The types that such a column may have; empty for all."""
+
+    reads_one: ClassVar[str] = ""
+    """What the single column is that it reads, where it reads just one."""
+
     cached: ClassVar[bool] = False
     """Whether answers are taken from the cache where the column says nothing of it."""
 
@@ -73,5 +79,18 @@ class FunctionSettings(KindSettings):
     inline: bool | None = None
 
 
-SETTINGS_MODELS: dict[str, type[KindSettings]] = {"llm": LlmSettings, "function": FunctionSettings}
+class FetchSettings(KindSettings):
+    """A page over HTTP. What is sent beyond ``max_bytes`` is not read."""
+
+    value_types = ("text", "json")
+    reads_one = "its URL"
+
+    max_bytes: int | None = Field(None, ge=1, le=100_000_000)
+
+
+SETTINGS_MODELS: dict[str, type[KindSettings]] = {
+    "llm": LlmSettings,
+    "function": FunctionSettings,
+    "fetch": FetchSettings,
+}
 """By kind. A kind from elsewhere adds its model before specs that use it are compiled."""

@@ -129,7 +129,8 @@ class PartitionOutcome:
 @dataclass(frozen=True, slots=True)
 class ShownCell:
     """A computed cell as shown: its value, derived status and, in error or blocked, why. `inputs_moved`: a person's
-    value, and what the column reads has changed since it was given."""
+    value, and what the column reads has changed since it was given. `details` are kept beside the answer that is shown:
+    where it came from."""
 
     row_id: int
     column_id: int
@@ -139,6 +140,7 @@ class ShownCell:
     error: str | None
     model: str | None
     inputs_moved: bool
+    details: dict[str, Json] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ class EarlierAnswer:
     computed_at: datetime
     replaced_at: datetime
     dispatch_id: int
+    details: dict[str, Json] | None
 
 
 @dataclass(frozen=True, slots=True)

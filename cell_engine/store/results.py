@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 from uuid import UUID
@@ -57,6 +57,7 @@ class Result:
     tokens_reasoning: int = 0
     cost: int | None = 0
     saved_cost: int | None = 0
+    details: Mapping[str, Json] | None = None
 
 
 @dataclass(slots=True)
@@ -225,6 +226,7 @@ def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], d
         dispatches=numbers([one.dispatch_id for one in results]),
         batches=numbers([one.batch_id for one in results]),
         reads=texts([numbers(one.reads) if one.reads else None for one in results]),
+        details=texts([None if one.details is None else _ENCODER.encode(one.details) for one in results]),
     ).fetchall()
     dispatches |= {one.met for one in stored if one.met is not None}
     return [Stored(one.won, one.change or 0, one.moved) for one in stored]

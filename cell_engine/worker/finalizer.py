@@ -210,7 +210,9 @@ class Finalizer:
         log.warning("the database cannot store an answer", row=entry.results[0].key.row_id, error=str(error).strip())
         reason = f"the database cannot store the answer: {str(error).splitlines()[0]}"
         entry.results = [
-            result if result.value is None else replace(result, value=None, error_class="schema", error=reason)
+            result
+            if result.value is None
+            else replace(result, value=None, details=None, error_class="schema", error=reason)
             for result in entry.results
         ]
         await self._store(worker_id, entries)

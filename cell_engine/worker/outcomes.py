@@ -85,6 +85,7 @@ def cell_after(cell: Cell | None, result: Result, change: int) -> Cell:
         change=change or before.change,
         read_change=result.read_change,
         error_class=before.error_class if refreshed else result.error_class,
+        details=result.details if result.call and result.error_class is None else before.details,
     )
 
 

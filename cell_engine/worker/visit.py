@@ -20,8 +20,8 @@ from functools import partial
 from typing import Protocol
 
 from cell_engine.kinds.apart import Apart
-from cell_engine.kinds.base import PAUSING, RETRYABLE, Call, Failure, Kind
-from cell_engine.plan import Due, Plan, plan
+from cell_engine.kinds.base import PAUSING, RETRYABLE, Call, Failure, Kind, Previous
+from cell_engine.plan import Cell, Due, Plan, plan
 from cell_engine.specs.version import Column, Version
 from cell_engine.store.cache import Ask
 from cell_engine.store.claims import Reading, RowKey
@@ -309,6 +309,7 @@ class Visit:
             row_id=key.row_id,
             idempotency_key=f"{key.collection_id}:{key.row_id}:{column.id}:{due.fingerprint.hex()}:{forced}",
             deadline=column.timeout,
+            previous=_previous(reading.row.cells.get(column.id)),
         )
 
     def _start(self, due: Due, call: Call) -> None:
@@ -407,7 +408,9 @@ class Visit:
         result.fingerprint = due.fingerprint
         if isinstance(came, Hit):
             result.cached = True
-            result.value, result.demanded, result.model, result.tokens_in, result.tokens_out, result.saved_cost = came
+            result.value, result.demanded, result.model = came.value, came.signal, came.model
+            result.tokens_in, result.tokens_out, result.saved_cost = came.tokens_in, came.tokens_out, came.cost
+            result.details = came.details
             return result
         outcome, result.cache_signal, probed = came
         result.model = outcome.model
@@ -421,6 +424,7 @@ class Visit:
             result.dispatch_id = asked.dispatch  # who pays, as the store will find
         if not isinstance(outcome, Failure):
             result.value = outcome.value
+            result.details = outcome.details
         elif outcome.error_class in PAUSING:
             result.retry = True
             refused = self._host.holds.trip(reading.key.collection_id, due.column, outcome, probed)
@@ -487,3 +491,7 @@ class Visit:
         self._reading = reading
         self._give_up_waiting()
         self._rest.take(reading)
+
+
+def _previous(cell: Cell | None) -> Previous | None:
+    return None if cell is None or cell.details is None else Previous(cell.ai_value, cell.details)

@@ -31,7 +31,9 @@ select
         select from {{ source('autofill', 'cell') }} as input
         where input.collection_id = row.collection_id and input.row_id = row.row_id
           and input.column_id = any(definition.depends_on) and input.change > cell.change
-    )), false) as inputs_moved
+    )), false) as inputs_moved,
+    -- beside an answer that is shown: where it came from
+    case when not coalesce(cell.user_set, false) and cell.error_class is null then cell.details end as details
 from {{ source('autofill', 'collection') }}
 join {{ source('autofill', 'row') }} on row.collection_id = collection.id and row.deleted_at is null
 join {{ source('autofill', 'definition') }}

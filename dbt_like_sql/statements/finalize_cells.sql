@@ -16,11 +16,11 @@ with item as materialized (
         %(values)s::jsonb[], %(error_classes)s::text[], %(errors)s::text[], %(fingerprints)s::bytea[],
         %(read_changes)s::bigint[], %(demanded)s::bigint[], %(versions)s::int[], %(models)s::text[],
         %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(tokens_cached)s::bigint[], %(tokens_reasoning)s::bigint[],
-        %(costs)s::bigint[], %(dispatches)s::bigint[], %(batches)s::int[], %(reads)s::text[]
+        %(costs)s::bigint[], %(dispatches)s::bigint[], %(batches)s::int[], %(reads)s::text[], %(details)s::jsonb[]
     ) with ordinality as i (
         collection_id, row_id, claim, column_id, signal, call, cached, retry, leaving, value, error_class, error,
         fingerprint, read_change, demanded, version, model, tokens_in, tokens_out, tokens_cached, tokens_reasoning, cost,
-        dispatch_id, batch_id, reads, number
+        dispatch_id, batch_id, reads, details, number
     )
 ),
 judged as materialized (
@@ -55,7 +55,7 @@ judged as materialized (
             item.error_class is null and cell.ai_value is not distinct from item.value and cell.error_class is null
                 and cell.computed_at is not null as same,
             cell.ai_value as was, cell.version as was_version, cell.model as was_model,
-            cell.computed_at as was_computed_at,
+            cell.computed_at as was_computed_at, cell.details as was_details,
             cell.computed_at is not null and cell.error_class is null and not cell.user_set as was_shown
         from item
         join autofill.row on row.collection_id = item.collection_id and row.row_id = item.row_id
@@ -89,7 +89,7 @@ moved as (
 made as (
     insert into autofill.cell as cell (
         collection_id, row_id, column_id, ai_value, fingerprint, called, demanded, change, read_change, version,
-        model, computed_at, error_class, error, tokens_in, tokens_out, cost)
+        model, computed_at, error_class, error, tokens_in, tokens_out, cost, details)
     select collection_id, row_id, column_id, value, fingerprint, called, forced,
         change,
         case when reads is null then read_change
@@ -97,7 +97,7 @@ made as (
                                          from unnest(reads::int[]) as back)) end,
         version, model, clock_timestamp(), error_class, error,
         case when model is not null then tokens_in end, case when model is not null then tokens_out end,
-        case when cached then 0 when model is not null then cost end
+        case when cached then 0 when model is not null then cost end, case when error_class is null then details end
     from judged
     where is_written and not is_known
 ),
@@ -120,7 +120,9 @@ changed as (
         error = judged.error,
         tokens_in = case when judged.model is not null then judged.tokens_in end,
         tokens_out = case when judged.model is not null then judged.tokens_out end,
-        cost = case when judged.cached then 0 when judged.model is not null then judged.cost end
+        cost = case when judged.cached then 0 when judged.model is not null then judged.cost end,
+        -- the answer's, which stays beside an error
+        details = case when judged.error_class is null then judged.details else cell.details end
     from judged
     where judged.is_written and judged.is_known and cell.collection_id = judged.collection_id
       and cell.row_id = judged.row_id and cell.column_id = judged.column_id
@@ -128,8 +130,8 @@ changed as (
 replaced as (
     -- an answer that people saw, and that is another one now: the old one only
     insert into autofill.answer
-        (collection_id, row_id, column_id, was, version, model, computed_at, dispatch_id)
-    select collection_id, row_id, column_id, was, was_version, was_model, was_computed_at, credited
+        (collection_id, row_id, column_id, was, version, model, computed_at, dispatch_id, details)
+    select collection_id, row_id, column_id, was, was_version, was_model, was_computed_at, credited, was_details
     from judged
     where is_written and call and error_class is null and was_shown and not same
 ),

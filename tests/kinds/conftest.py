@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import asyncio
+import socket
+import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +52,21 @@ async def function() -> AsyncIterator[FunctionKind]:
     kind = FunctionKind()
     yield kind
     await kind.close()
+
+
+@pytest.fixture
+def unused_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+async def tls_port() -> AsyncIterator[int]:
+    """A server on loopback whose certificate, made for these tests, nobody vouches for."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(Path(__file__).with_name("self_signed.pem"))
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    async with server:
+        yield server.sockets[0].getsockname()[1]

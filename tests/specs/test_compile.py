@@ -332,7 +332,7 @@ MISTAKES = [
     ("- {name: b, type: text, llm: {model: m, prompt: x}}", "but no kind: add 'kind: llm'"),
     # kinds and their settings
     ("- {name: b, type: text, kind: lm, deps: [a]}", "unknown kind 'lm'; did you mean 'llm'?"),
-    ("- {name: b, type: text, kind: xyzzy, deps: [a]}", "unknown kind 'xyzzy'; known kinds: llm, function"),
+    ("- {name: b, type: text, kind: xyzzy, deps: [a]}", "unknown kind 'xyzzy'; known kinds: llm, function, fetch"),
     ("- {name: b, type: text, kind: 3, deps: [a]}", "kind: expected text, got 3"),
     ("- {name: b, type: text, kind: llm, deps: [a]}", "kind llm needs its settings under 'llm': model, prompt"),
     ("- {name: b, type: text, kind: llm, deps: [a], llm: m}", "kind llm needs its settings under 'llm'"),
@@ -364,6 +364,11 @@ MISTAKES = [
     ("- {name: b, type: text, cache: {ttl: 7}, " + LLM + "}", "cache.ttl: '7' is no time to live: .* such as 12h"),
     ("- {name: b, type: text, cache: {ttl: 0s}, " + LLM + "}", "cache.ttl: '0s' is no time to live"),
     ("- {name: b, type: text, cache: {ttl: 91d}, " + LLM + "}", "90d at most"),
+    ("- {name: b, type: integer, kind: fetch, deps: [a]}", "kind fetch makes values of type text or json"),
+    ("- {name: b, type: text, kind: fetch}", "it reads no column"),
+    ("- {name: b, type: text, kind: fetch, deps: [{column: a, optional: true}]}", "reads one column, its URL"),
+    ("- {name: b, type: text, kind: fetch, deps: [a], fetch: {max_bytes: 0}}", "max_bytes: should be greater than"),
+    ("- {name: b, type: text, kind: fetch, deps: [a], fetch: 3}", "kind fetch needs its settings under 'fetch'"),
     # mode, timeout, attempts
     ("- {name: b, type: text, mode: onchange, " + LLM + "}", "mode: expected 'on_change'.* did you mean 'on_change'?"),
     ("- {name: b, type: text, mode: 1, " + LLM + "}", "mode: expected 'on_change', 'cron' or 'never', got 1"),
@@ -604,7 +609,7 @@ def test_whatever_stands_in_the_columns_it_compiles_or_names_the_problem(columns
 # Kinds from elsewhere.
 
 
-class FetchSettings(KindSettings):
+class LookUpSettings(KindSettings):
     default_timeout = 10.0
     prompt_fields = ("url", "fallback")
 
@@ -615,20 +620,20 @@ class FetchSettings(KindSettings):
 
 
 @pytest.fixture
-def fetch_kind() -> Iterator[None]:
-    SETTINGS_MODELS["fetch"] = FetchSettings
+def look_up_kind() -> Iterator[None]:
+    SETTINGS_MODELS["look_up"] = LookUpSettings
     yield
-    del SETTINGS_MODELS["fetch"]
+    del SETTINGS_MODELS["look_up"]
 
 
-@pytest.mark.usefixtures("fetch_kind")
+@pytest.mark.usefixtures("look_up_kind")
 def test_a_kind_adds_its_settings_model() -> None:
-    text = HEAD + "  - {name: b, type: text, kind: fetch, fetch: {url: 'https://a.b/{{a}}', note: x}}\n"
+    text = HEAD + "  - {name: b, type: text, kind: look_up, look_up: {url: 'https://a.b/{{a}}', note: x}}\n"
     column = compile_text(text).bind({"a": 1, "b": 2})[1]
-    assert column.job_type == "fetch"
+    assert column.job_type == "look_up"
     assert column.timeout == 10.0
     assert column.settings == {"url": ["https://a.b/", {"column": 1}], "retries": 3, "note": "x"}
-    assert problems(text.replace("fetch: {url", "fetch: {ulr"))[0][0] == 5
+    assert problems(text.replace("look_up: {url", "look_up: {ulr"))[0][0] == 5
 
 
 def test_where_a_function_is_called_is_another_version_of_the_same_definition() -> None:
@@ -638,3 +643,18 @@ def test_where_a_function_is_called_is_another_version_of_the_same_definition() 
     assert without.hash != inline.hash
     assert hashes(without) == hashes(inline)
     assert inline.bind({"a": 1, "b": 2})[1].settings["inline"] is True
+
+
+def test_a_fetch_needs_no_settings_and_reads_one_column() -> None:
+    spec = """
+namespace: test
+name: pages
+columns:
+  - {name: url, type: url}
+  - {name: other, type: url}
+  - {name: page, type: text, kind: fetch, deps: [url]}
+"""
+    page = compile_text(spec).columns[2]
+    assert (page.kind, page.timeout, dict(page.settings)) == ("fetch", 30, {})
+    with pytest.raises(SpecError, match="kind fetch reads one column, its URL"):
+        compile_text(spec.replace("deps: [url]", "deps: [url, other]"))

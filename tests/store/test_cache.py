@@ -69,6 +69,14 @@ def test_that_there_is_no_answer_is_an_answer(connection: Connection, made: Made
     assert asked(claimer, made, visits[1:2]) == [Told("hit", told.signal, None, "m", 3, 5, 7)]
 
 
+def test_what_was_kept_beside_an_answer_comes_with_it(connection: Connection, made: Made) -> None:
+    claimer = Claimer(connection)
+    visits = claimer.claim()
+    (told,) = asked(claimer, made, visits[:1])
+    claimer.flush([answer(claimer, made, visits[0], told.signal, details={"quote": "b"})])
+    assert asked(claimer, made, visits[1:2])[0].details == {"quote": "b"}
+
+
 def test_an_answer_from_the_cache_meets_the_demand_and_is_saved_not_made(connection: Connection, made: Made) -> None:
     claimer = Claimer(connection)
     visits = claimer.claim()

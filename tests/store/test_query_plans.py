@@ -114,6 +114,7 @@ class Big:
                 "models": ["m"] * BATCH, "tokens_in": [1] * BATCH, "tokens_out": [1] * BATCH,
                 "tokens_cached": [0] * BATCH, "tokens_reasoning": [0] * BATCH, "costs": [1] * BATCH,
                 "dispatches": [1] * BATCH, "batches": [1] * BATCH, "reads": [None] * BATCH,
+                "details": [None] * BATCH,
             },
             "release": {
                 **visits, "signals": [10**9] * BATCH, "raised": [0] * BATCH, "ends": ["done", "delay"] * (BATCH // 2),
@@ -126,7 +127,7 @@ class Big:
                 **{name: asked[name] for name in ("collections", "rows", "claims", "columns", "fingerprints")},
                 "worker_id": self.worker, "answered": [True] * BATCH, "values": ['"new"'] * BATCH,
                 "signals": [10**9] * BATCH, "models": ["m"] * BATCH, "tokens_in": [1] * BATCH,
-                "tokens_out": [1] * BATCH, "costs": [1] * BATCH,
+                "tokens_out": [1] * BATCH, "costs": [1] * BATCH, "details": [None] * BATCH,
             },
             "cache_wake": {"fingerprints": asked["fingerprints"], "most": [1000] * BATCH},
             "cache_trim": {"days": 90, "limit": BATCH},
