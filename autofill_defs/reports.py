@@ -49,6 +49,8 @@ def dispatch_metadata(progress: Progress, away: float) -> dict[str, Any]:
         "interrupted_calls": calls.get("interrupted", 0),
         "saved_calls": sum(progress.saved.values()),
         "saved_tokens": progress.saved_tokens_in + progress.saved_tokens_out,
+        "run_cost_usd": as_dollars(progress.cost) or 0.0,
+        "saved_usd": as_dollars(progress.saved_cost) or 0.0,
         "seconds_without_database": round(away, 1),
     }
 

@@ -111,6 +111,11 @@ class Plan(NamedTuple):
     blocked: tuple[Blocked, ...] = ()
     current: tuple[Current, ...] = ()
 
+    @property
+    def found(self) -> "tuple[Blocked | Current, ...]":
+        """What needs no call."""
+        return (*self.blocked, *self.current)
+
 
 def fingerprint(column: Column, shown: Collection[Shown]) -> bytes:
     """16 bytes over the column's definition and its shown inputs, in the order of its dependencies.

@@ -188,7 +188,8 @@ def outcomes_line(progress: DispatchProgress) -> str:
     ]
     saved = progress.saved_tokens_in + progress.saved_tokens_out
     if saved:
-        ended.append(f"{saved:,} tokens saved")
+        worth = f" ({spent(progress.saved_cost, 0)})" if progress.saved_cost else ""
+        ended.append(f"{saved:,} tokens{worth} saved")
     ahead = [
         f"{rows:,} {'row' if rows == 1 else 'rows'} {state}"
         for rows, state in ((progress.running, "running"), (progress.queued, "queued"), (progress.waiting, "waiting"))
@@ -201,11 +202,11 @@ def outcomes_line(progress: DispatchProgress) -> str:
 
 
 def progress_json(progress: DispatchProgress) -> dict[str, Any]:
-    """All there is to say of a dispatch, for programs; `cost` and `max_cost` are dollars, `eta_seconds` null where it
-    cannot be told."""
+    """All there is to say of a dispatch, for programs; `cost`, `saved_cost` and `max_cost` are dollars, `eta_seconds`
+    null where it cannot be told."""
     derived = ("done", "failed", "running", "queued", "waiting", "superseded", "saved")
     facts = {name: getattr(progress, name) for name in (*progress.__slots__, *derived)}
-    money = {name: as_dollars(facts[name]) for name in ("cost", "max_cost")}
+    money = {name: as_dollars(facts[name]) for name in ("cost", "saved_cost", "max_cost")}
     return facts | money | {"eta_seconds": progress.eta}
 
 

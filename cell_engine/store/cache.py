@@ -42,7 +42,8 @@ class Ask:
 @dataclass(frozen=True, slots=True)
 class Told:
     """What became of an ask. For an owner, `signal` goes with the answer; a hit's is that of the call that brought
-    it, as are the model, the tokens, and what is kept beside the value."""
+    it, as are the model, the tokens, the cost (billionths of a dollar, None if it is not known), and what is kept
+    beside the value."""
 
     state: Literal["hit", "owner", "wait"]
     signal: int = 0
@@ -50,6 +51,7 @@ class Told:
     model: str | None = None
     tokens_in: int = 0
     tokens_out: int = 0
+    cost: int | None = None
     details: Mapping[str, Json] | None = None
 
 
@@ -61,7 +63,16 @@ def ask(connection: Connection, worker_id: UUID, asks: Sequence[Ask]) -> list[To
         leases = numbers([one.lease for one in asks])
         found = run(connection, "cache_ask", worker_id=worker_id, **columns, leases=leases).fetchall()
         told = [
-            Told(one.told, one.signal or 0, one.value, one.model, one.tokens_in or 0, one.tokens_out or 0, one.details)
+            Told(
+                one.told,
+                one.signal or 0,
+                one.value,
+                one.model,
+                one.tokens_in or 0,
+                one.tokens_out or 0,
+                one.cost,
+                one.details,
+            )
             for one in found
         ]
         owned = [number for number, one in enumerate(told) if one.state == "owner"]
@@ -90,6 +101,7 @@ def store_answers(connection: Connection, worker_id: UUID, called: Sequence["Res
         models=texts([one.model for one in called]),
         tokens_in=numbers([one.tokens_in for one in called]),
         tokens_out=numbers([one.tokens_out for one in called]),
+        costs=numbers([one.cost for one in called]),
         details=texts([None if one.details is None else _ENCODER.encode(one.details) for one in called]),
     )
     return ended_calls(called)

@@ -19,9 +19,10 @@ class Progress:
 
     `outcomes` counts cells that ended, by outcome; `attempts` counts calls, by outcome; `work` counts rows by queue
     state; `rows_ahead` are rows no claimer has come to yet, of the `rows` in scope (0 for an edit: what it makes due is
-    not known before). `saved_tokens_in` and `_out` are those of calls that the cache spared. `cost` is in billionths of
-    a dollar, and without the `unpriced` calls, whose cost is not known; `max_cost` is its cap. `pause_reason`: why it
-    was paused by itself. `recent` are cells that ended in the last `recent_seconds`, a minute at most.
+    not known before). `cost` is in billionths of a dollar, and without the `unpriced` calls, whose cost is not known;
+    `max_cost` is its cap. `saved_tokens_in`, `_out` and `saved_cost` are those of calls that the cache spared.
+    `pause_reason`: why it was paused by itself. `recent` are cells that ended in the last `recent_seconds`, a minute at
+    most.
 
     Counts are for display; `ended_at` alone says that it is over.
     """
@@ -52,6 +53,7 @@ class Progress:
     unpriced: int
     saved_tokens_in: int
     saved_tokens_out: int
+    saved_cost: int
     work: dict[str, int]
     rows_ahead: int
     rows: int

@@ -27,7 +27,8 @@ class Result:
     `reads`: how many places before it are those results of the same batch that it has read, in addition to what
     `read_change` covers. `cached`: the answer was there, and no call was made; `demanded` is the signal of the call
     that brought it, its tokens are those saved. `cache_signal`: what `cache.ask` gave its call; None where none was
-    asked for. `cost` is in billionths of a dollar, None where it is not known.
+    asked for. `cost` is in billionths of a dollar, None where it is not known; `saved_cost`, likewise, what the call
+    had cost whose answer was taken.
     """
 
     key: RowKey
@@ -55,6 +56,7 @@ class Result:
     tokens_cached: int = 0
     tokens_reasoning: int = 0
     cost: int | None = 0
+    saved_cost: int | None = 0
     details: Mapping[str, Json] | None = None
 
 
@@ -220,7 +222,7 @@ def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], d
         tokens_out=numbers([one.tokens_out for one in metered]),
         tokens_cached=numbers([one.tokens_cached for one in metered]),
         tokens_reasoning=numbers([one.tokens_reasoning for one in metered]),
-        costs=numbers([one.cost for one in metered]),
+        costs=numbers([one.saved_cost if one.cached else one.cost for one in metered]),
         dispatches=numbers([one.dispatch_id for one in results]),
         batches=numbers([one.batch_id for one in results]),
         reads=texts([numbers(one.reads) if one.reads else None for one in results]),

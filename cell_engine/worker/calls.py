@@ -28,6 +28,7 @@ class Hit(NamedTuple):
     model: str | None
     tokens_in: int
     tokens_out: int
+    cost: int | None
     details: Mapping[str, Json] | None = None
 
 
@@ -98,7 +99,8 @@ class Calls:
         if order.ask is not None:
             told = await self._asker.ask(order.worker_id, order.ask)
             if told.state == "hit":
-                return Hit(told.value, told.signal, told.model, told.tokens_in, told.tokens_out, told.details)
+                spared = (told.model, told.tokens_in, told.tokens_out, told.cost)
+                return Hit(told.value, told.signal, *spared, told.details)
             if told.state == "wait":
                 return Awaited(order.ask.fingerprint)
             signal = told.signal

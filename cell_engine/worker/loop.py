@@ -42,7 +42,8 @@ from cell_engine.worker.holds import Holds
 from cell_engine.worker.link import Link
 from cell_engine.worker.meter import Meter
 from cell_engine.worker.providers import Providers
-from cell_engine.worker.visit import STORM_SECONDS, Visit
+from cell_engine.worker.rest import STORM_SECONDS
+from cell_engine.worker.visit import Visit
 
 CLAIM_ROWS = 500
 ADVANCE_VISITS = 50

@@ -4,7 +4,7 @@ import random
 
 from cell_engine.kinds.base import PAUSING, Answer, Call, ErrorClass, Failure, Kind, Outcome
 from cell_engine.log import get_logger
-from cell_engine.plan import Cell
+from cell_engine.plan import BLOCKED, Blocked, Cell, Current
 from cell_engine.store.claims import Reading
 from cell_engine.store.results import Result
 from cell_engine.worker.calls import Called, Settled, Task
@@ -29,6 +29,21 @@ def addressed(reading: Reading, column_id: int, read_change: int) -> Result:
         reading.version,
         read_change,
     )
+
+
+def found_by_plan(reading: Reading, step: Blocked | Current) -> Result:
+    """What a plan found without a call."""
+    result = addressed(reading, step.column.id, step.read_change)
+    result.call = False
+    if isinstance(step, Current):
+        if step.stale:
+            result.version = None
+    else:
+        result.fingerprint = step.fingerprint
+        result.error_class = BLOCKED
+        result.error = step.reason
+        result.demanded = step.demanded
+    return result
 
 
 def outcome_at_once(kind: Kind, call: Call) -> Outcome | None:

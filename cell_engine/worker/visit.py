@@ -21,8 +21,7 @@ from typing import Protocol
 
 from cell_engine.kinds.apart import Apart
 from cell_engine.kinds.base import PAUSING, RETRYABLE, Call, Failure, Kind, Previous
-from cell_engine.log import get_logger
-from cell_engine.plan import BLOCKED, Blocked, Cell, Current, Due, Plan, plan
+from cell_engine.plan import Cell, Due, Plan, plan
 from cell_engine.specs.version import Column, Version
 from cell_engine.store.cache import Ask
 from cell_engine.store.claims import Reading, RowKey
@@ -32,12 +31,19 @@ from cell_engine.worker.finalizer import Answered, Entry
 from cell_engine.worker.foresight import nothing_follows
 from cell_engine.worker.holds import FREE, Holds, Refused, refused
 from cell_engine.worker.meter import Meter
-from cell_engine.worker.outcomes import UNCOUNTED, addressed, cell_after, outcome_at_once, pause, settled
+from cell_engine.worker.outcomes import (
+    UNCOUNTED,
+    addressed,
+    cell_after,
+    found_by_plan,
+    outcome_at_once,
+    pause,
+    settled,
+)
+from cell_engine.worker.rest import Rest, Wait, ended
 
 ROUNDS = 3
 """No cell is called more often in one visit: a storm of edits costs a bounded rate, and still converges."""
-
-STORM_SECONDS = 30.0
 
 SUSPECT_DEATHS = 2
 """A row in flight at so many deaths of workers is computed apart. Not at the first: most workers die of something else,
@@ -46,13 +52,8 @@ a machine lost or a release, and all that they held would then go the slow way."
 OWNER_SECONDS = 10.0
 """Beyond its timeout, a call of a cached column may take so long to be stored until another row may make it, too."""
 
-AWAIT_SECONDS = (1.0, 5.0)
-"""A row that waits for another's call asks again after so long: a second longer each time. It is woken sooner."""
-
 PLACE_SECONDS = (0.5, 3.0)
 """A suspect that finds no place apart comes again after so long: it keeps no slot from others."""
-
-log = get_logger(__name__)
 
 
 class Host(Protocol):
@@ -88,14 +89,6 @@ class Host(Protocol):
         """It is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """How many seconds a failed column rests, and whether a provider asked for it: an edit does not cut that short."""
-
-    seconds: float
-    limited: bool
-
-
 NOT_BEGUN = math.inf
 
 
@@ -116,20 +109,17 @@ class Visit:
     """
 
     __slots__ = (
-        "_awaiting",
         "_begun",
         "_collection",
-        "_elsewhere",
         "_given_up",
         "_held_back",
         "_host",
         "_is_lost",
         "_news",
         "_reading",
+        "_rest",
         "_rounds",
-        "_spent",
         "_storing",
-        "_waiting",
         "calling",
         "identity",
         "slots",
@@ -145,11 +135,8 @@ class Visit:
         self._host = host
         self._reading = reading
         self._collection = collection
-        self._waiting: dict[int, Wait] = {}  # failed columns that will be tried again
-        self._elsewhere: dict[int, str] = {}  # due columns of other pools: their job type
-        self._awaiting: dict[int, bytes] = {}  # columns that another row computes, for all that ask: the fingerprint
+        self._rest = Rest()
         self._begun: dict[int, float] = {}  # when calls that are being started were sent
-        self._spent: set[int] = set()
         self._rounds: dict[int, int] = {}  # calls made, by column
         self._held_back = False  # the last plan found calls that there was no slot for
         self._news = False
@@ -188,13 +175,13 @@ class Visit:
             self._submit([], reread=True)
             return
         steps, answered = self._plan([])
-        found = [*map(self._found, steps.blocked), *map(self._found, steps.current)]
+        found = [found_by_plan(self._reading, one) for one in steps.found]
         if answered and not found:
             self._plan_on(answered)
         elif answered or found:
             self._submit(answered + found)
         elif not self.calling:
-            self._submit([], self._release(()))
+            self._submit([], self._rest.release(self._reading, ()))
 
     def stored(self, entry: Entry, answer: Answered) -> None:
         """What the visit had submitted last is stored, as `entry` says now: the database may have refused a value."""
@@ -221,7 +208,7 @@ class Visit:
                     if read.moved:
                         result.read_change = max(result.read_change, read.change)
                 self._apply(result, stored)
-            self._awaiting.clear()  # perhaps it was this that they wait for
+            self._rest.awaiting.clear()  # perhaps it was this that they wait for
         self.advance()
 
     async def give_up(self, ending: Ending, seconds: float | None = None) -> None:
@@ -230,7 +217,7 @@ class Visit:
         for calling in self.calling.values():
             calling.task.cancel()
         await asyncio.gather(*(calling.task for calling in self.calling.values()), return_exceptions=True)
-        self._host.submit(self, [], self._end(ending, seconds))
+        self._host.submit(self, [], ended(self._reading, ending, seconds))
 
     # ---- plan and call
 
@@ -249,11 +236,11 @@ class Visit:
             if before and any(one.column_id == column.id for one in before):
                 self._held_back = True
             elif column.job_type not in self._host.kinds:
-                self._elsewhere[column.id] = column.job_type
+                self._rest.elsewhere[column.id] = column.job_type
             elif self._rounds.get(column.id, 0) >= ROUNDS:
-                self._spent.add(column.id)
+                self._rest.spent.add(column.id)
             elif self._is_suspect(column.id) and not self._host.apart.free:
-                self._waiting[column.id] = Wait(random.uniform(*PLACE_SECONDS), True)  # noqa: S311
+                self._rest.waiting[column.id] = Wait(random.uniform(*PLACE_SECONDS), True)  # noqa: S311
             elif len(self.calling) < self.slots:
                 call = self._call(due, version)
                 outcome = None
@@ -301,18 +288,13 @@ class Visit:
             return refused(unpaid.column_id)
         return self._host.holds.admit(reading.key.collection_id, self._collection, column)
 
-    def _hold(self, column: Column, refused: Refused) -> None:
-        """The column waits in its own lane, which nobody claims from while it is held."""
-        self._waiting[column.id] = Wait(refused.seconds, True)
-        self._elsewhere[column.id] = column.job_type
-
     def _is_suspect(self, column_id: int) -> bool:
         """Whether calling the cell may end this process: it may have ended others, or is known to have."""
         cell = self._reading.row.cells.get(column_id)
         return self._reading.deaths >= SUSPECT_DEATHS or (cell is not None and cell.error_class == "crashed")
 
     def _unsettled(self) -> set[int]:
-        return {*self.calling, *self._waiting, *self._elsewhere, *self._awaiting, *self._spent}
+        return self._rest.columns().union(self.calling)
 
     def _call(self, due: Due, version: Version) -> Call:
         column, reading = due.column, self._reading
@@ -346,7 +328,7 @@ class Visit:
         self._begun.pop(column.id, None)
         task = self._host.calls.start(order)
         if isinstance(task, Refused):
-            self._hold(column, task)
+            self._rest.hold(column, task)
             return
         task.add_done_callback(self._call_ended)
         self.calling[column.id] = Calling(due, reading, task, self._begun.pop(column.id, NOT_BEGUN))
@@ -395,7 +377,7 @@ class Visit:
         """The release in the same batch as the last results."""
         for result in results:
             result.leaving = not result.retry  # a failed attempt has to be kept
-        return self._release(tuple(result.column_id for result in results if not result.retry))
+        return self._rest.release(self._reading, tuple(result.column_id for result in results if not result.retry))
 
     def _nothing_follows(self, results: list[Result], *, are_latest: bool) -> bool:
         """`nothing_follows`; `are_latest`: of calls that the latest reading made due."""
@@ -413,9 +395,9 @@ class Visit:
             outcome = settled(one.task)
             column = one.due.column
             if isinstance(outcome, Awaited):
-                self._awaiting[column.id] = outcome.fingerprint
+                self._rest.awaiting[column.id] = outcome.fingerprint
             elif isinstance(outcome, Refused):
-                self._hold(column, outcome)
+                self._rest.hold(column, outcome)
             else:
                 results.append(self._result(one.due, one.reading, outcome))
         self._host.meter.spend(results, self._collection)
@@ -426,7 +408,9 @@ class Visit:
         result.fingerprint = due.fingerprint
         if isinstance(came, Hit):
             result.cached = True
-            result.value, result.demanded, result.model, result.tokens_in, result.tokens_out, result.details = came
+            result.value, result.demanded, result.model = came.value, came.signal, came.model
+            result.tokens_in, result.tokens_out, result.saved_cost = came.tokens_in, came.tokens_out, came.cost
+            result.details = came.details
             return result
         outcome, result.cache_signal, probed = came
         result.model = outcome.model
@@ -444,13 +428,13 @@ class Visit:
         elif outcome.error_class in PAUSING:
             result.retry = True
             refused = self._host.holds.trip(reading.key.collection_id, due.column, outcome, probed)
-            self._hold(due.column, refused)
+            self._rest.hold(due.column, refused)
         else:
             failed = 1 + self._reading.attempts.get(due.column.id, 0)
             limited = outcome.error_class in UNCOUNTED
             result.retry = limited or (outcome.error_class in RETRYABLE and failed < due.column.attempts)
             if result.retry:
-                self._waiting[due.column.id] = Wait(pause(failed, outcome.retry_after), limited)
+                self._rest.waiting[due.column.id] = Wait(pause(failed, outcome.retry_after), limited)
         if probed != FREE and not result.retry:
             # A cell's own error, too, says that the account, the key and the model are there.
             self._host.holds.prove(probed)
@@ -459,51 +443,6 @@ class Visit:
         result.error_class = outcome.error_class
         result.error = outcome.message or outcome.error_class
         return result
-
-    def _found(self, step: Blocked | Current) -> Result:
-        """What a plan found without a call."""
-        result = addressed(self._reading, step.column.id, step.read_change)
-        result.call = False
-        if isinstance(step, Current):
-            if step.stale:
-                result.version = None
-        else:
-            result.fingerprint = step.fingerprint
-            result.error_class = BLOCKED
-            result.error = step.reason
-            result.demanded = step.demanded
-        return result
-
-    def _release(self, answered: tuple[int, ...]) -> Release:
-        """How the visit ends, now that nothing more is due in it."""
-        seconds = max((wait.seconds for wait in self._waiting.values()), default=None)
-        if self._spent:
-            log.warning("too many rounds, the row waits", row=self._reading.key.row_id, seconds=STORM_SECONDS)
-            return self._end("defer", STORM_SECONDS, answered)
-        if self._elsewhere:
-            # To a pool that can go on, rather than to a lane that is held. With what failed here still resting, the
-            # other pool waits as long: it would hand the row straight back.
-            open_ = [id for id in self._elsewhere if id not in self._waiting]
-            if open_:
-                resting = [wait.seconds for id, wait in self._waiting.items() if id not in self._elsewhere]
-                seconds = max(resting, default=None)
-            return self._end("hand_over", seconds, answered, self._elsewhere[(open_ or list(self._elsewhere))[0]])
-        if self._awaiting:
-            shortest, longest = AWAIT_SECONDS
-            poll = min(longest, shortest + self._reading.waits) * random.uniform(0.75, 1.25)  # noqa: S311
-            release = self._end("delay", max(poll, seconds or 0.0), answered)
-            if seconds is None:  # or else it would be woken while what failed rests
-                release.awaits = next(iter(self._awaiting.values()))
-            return release
-        if seconds is not None:
-            return self._end("delay", seconds, answered)
-        return self._end("done", None, answered)
-
-    def _end(
-        self, ending: Ending, seconds: float | None = None, answered: tuple[int, ...] = (), job_type: str | None = None
-    ) -> Release:
-        reading = self._reading
-        return Release(reading.key, reading.token, reading.signal, reading.raised, ending, seconds, job_type, answered)
 
     # ---- what storing comes to
 
@@ -551,10 +490,7 @@ class Visit:
     def _take(self, reading: Reading) -> None:
         self._reading = reading
         self._give_up_waiting()
-        self._elsewhere.clear()
-        self._awaiting.clear()
-        # An edit resets what had failed: it is tried at once and afresh.
-        self._waiting = {id: wait for id, wait in self._waiting.items() if wait.limited or id in reading.attempts}
+        self._rest.take(reading)
 
 
 def _previous(cell: Cell | None) -> Previous | None:

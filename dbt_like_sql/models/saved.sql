@@ -8,7 +8,8 @@ select
     spared.fresh,
     spared.unchanged,
     spared.tokens_in,
-    spared.tokens_out
+    spared.tokens_out,
+    spared.cost
 from (
     select
         collection_id,
@@ -18,7 +19,8 @@ from (
         coalesce(sum(cardinality(row_ids)) filter (where outcome = 'fresh'), 0)::bigint as fresh,
         coalesce(sum(cardinality(row_ids)) filter (where outcome = 'unchanged'), 0)::bigint as unchanged,
         sum(saved_tokens_in)::bigint as tokens_in,
-        sum(saved_tokens_out)::bigint as tokens_out
+        sum(saved_tokens_out)::bigint as tokens_out,
+        sum(saved_cost)::bigint as cost
     from {{ source('autofill', 'completion') }}
     where outcome in ('cached', 'fresh', 'unchanged')
     group by 1, 2, 3

@@ -14,7 +14,7 @@ with asked as materialized (
 ),
 seen as materialized (
     select asked.*, entry.computed_at is not null as hit, entry.signal as entry_signal, entry.value, entry.model,
-        entry.tokens_in, entry.tokens_out, entry.details,
+        entry.tokens_in, entry.tokens_out, entry.cost, entry.details,
         entry.computed_at is null and coalesce(owner.is_free, true) as is_free
     from asked
     left join lateral (
@@ -63,6 +63,6 @@ owned as (
 )
 select case when seen.hit then 'hit' when owned.signal is not null then 'owner' else 'wait' end as told,
     coalesce(owned.signal, seen.entry_signal) as signal, seen.value, seen.model, seen.tokens_in, seen.tokens_out,
-    seen.details
+    seen.cost, seen.details
 from seen left join owned using (collection_id, row_id, column_id)
 order by number;

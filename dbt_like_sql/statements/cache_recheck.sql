@@ -8,7 +8,7 @@ with taken as materialized (
     join autofill.collection on collection.id = t.collection_id
 ),
 found as materialized (
-    select taken.*, entry.signal, entry.value, entry.model, entry.tokens_in, entry.tokens_out, entry.details
+    select taken.*, entry.signal, entry.value, entry.model, entry.tokens_in, entry.tokens_out, entry.cost, entry.details
     from taken cross join lateral (
         select * from autofill.cache
         where cache.namespace_id = taken.namespace_id and cache.fingerprint = taken.fingerprint
@@ -27,4 +27,4 @@ given_back as (
         ) as owner
     ))
 )
-select number, signal, value, model, tokens_in, tokens_out, details from found;
+select number, signal, value, model, tokens_in, tokens_out, cost, details from found;

@@ -6,20 +6,22 @@ with ended as materialized (
     select e.*, collection.namespace_id from unnest(
         %(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[], %(columns)s::smallint[],
         %(fingerprints)s::bytea[], %(answered)s::boolean[], %(values)s::jsonb[], %(signals)s::bigint[],
-        %(models)s::text[], %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(details)s::jsonb[]
+        %(models)s::text[], %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(costs)s::bigint[], %(details)s::jsonb[]
     ) as e (collection_id, row_id, claim, column_id, fingerprint, answered, value, signal, model, tokens_in, tokens_out,
-        details)
+        cost, details)
     join autofill.collection on collection.id = e.collection_id
 ),
 kept as (
-    insert into autofill.cache as cache (namespace_id, fingerprint, value, signal, model, tokens_in, tokens_out, details)
+    insert into autofill.cache as cache (namespace_id, fingerprint, value, signal, model, tokens_in, tokens_out, cost,
+        details)
     select distinct on (namespace_id, fingerprint) namespace_id, fingerprint, value, signal, model, tokens_in,
-        tokens_out, details
+        tokens_out, cost, details
     from ended where answered
     order by namespace_id, fingerprint, signal desc
     on conflict (namespace_id, fingerprint) do update set
         value = excluded.value, signal = excluded.signal, model = excluded.model, tokens_in = excluded.tokens_in,
-        tokens_out = excluded.tokens_out, details = excluded.details, computed_at = excluded.computed_at
+        tokens_out = excluded.tokens_out, cost = excluded.cost, details = excluded.details,
+        computed_at = excluded.computed_at
     where excluded.signal >= cache.signal
     returning namespace_id
 ),

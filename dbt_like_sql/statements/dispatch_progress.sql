@@ -7,6 +7,7 @@ select dispatch.id, dispatch.collection_id, dispatch.reason, dispatch.actor, dis
     coalesce(called.tokens_cached, 0) as tokens_cached, coalesce(called.tokens_reasoning, 0) as tokens_reasoning,
     coalesce(called.cost, 0) as cost, coalesce(called.unpriced, 0) as unpriced,
     coalesce(done.saved_tokens_in, 0) as saved_tokens_in, coalesce(done.saved_tokens_out, 0) as saved_tokens_out,
+    coalesce(done.saved_cost, 0) as saved_cost,
     coalesce(open.states, '{}') as work, coalesce(ahead.rows, 0) as rows_ahead,
     coalesce(dispatch.total / nullif(coalesce(nullif(cardinality(dispatch.columns), 0), width.columns), 0), 0) as rows,
     coalesce(done.recent, 0) as recent,
@@ -14,9 +15,11 @@ select dispatch.id, dispatch.collection_id, dispatch.reason, dispatch.actor, dis
 from autofill.dispatch
 left join lateral (
     select jsonb_object_agg(outcome, cells) as outcomes, sum(recent)::bigint as recent,
-        sum(saved_tokens_in)::bigint as saved_tokens_in, sum(saved_tokens_out)::bigint as saved_tokens_out
+        sum(saved_tokens_in)::bigint as saved_tokens_in, sum(saved_tokens_out)::bigint as saved_tokens_out,
+        sum(saved_cost)::bigint as saved_cost
     from (
         select outcome, sum(saved_tokens_in) as saved_tokens_in, sum(saved_tokens_out) as saved_tokens_out,
+            sum(saved_cost) as saved_cost,
             sum(cardinality(row_ids)) as cells, sum(cardinality(row_ids)) filter (
             where completed_at > clock_timestamp() - interval '60 s') as recent
         from autofill.completion where dispatch_id = dispatch.id group by outcome

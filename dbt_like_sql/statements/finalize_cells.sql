@@ -7,7 +7,7 @@
 -- as saved instead of made; `demanded` is then the signal of the call that brought it; `retry` is a failure that will be
 -- tried again and leaves the cell alone; `leaving` rows are released in this same transaction, which spares a write of their work; `reads` are earlier results of the batch that
 -- it has read, as how many places they are before it. Models, tokens and costs come as empty arrays where no call of the
--- batch had a model; a cost of null is not known.
+-- batch had a model; a cost of null is not known, and where `cached` it is what the call that was spared had cost.
 with item as materialized (
     select * from unnest(
         %(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[], %(columns)s::smallint[],
@@ -97,7 +97,7 @@ made as (
                                          from unnest(reads::int[]) as back)) end,
         version, model, clock_timestamp(), error_class, error,
         case when model is not null then tokens_in end, case when model is not null then tokens_out end,
-        case when model is not null then cost end, case when error_class is null then details end
+        case when cached then 0 when model is not null then cost end, case when error_class is null then details end
     from judged
     where is_written and not is_known
 ),
@@ -120,7 +120,7 @@ changed as (
         error = judged.error,
         tokens_in = case when judged.model is not null then judged.tokens_in end,
         tokens_out = case when judged.model is not null then judged.tokens_out end,
-        cost = case when judged.model is not null then judged.cost end,
+        cost = case when judged.cached then 0 when judged.model is not null then judged.cost end,
         -- the answer's, which stays beside an error
         details = case when judged.error_class is null then judged.details else cell.details end
     from judged
@@ -165,12 +165,13 @@ eased as (
 ),
 completed as (
     insert into autofill.completion (dispatch_id, collection_id, batch_id, column_id, outcome, row_ids,
-        saved_tokens_in, saved_tokens_out)
+        saved_tokens_in, saved_tokens_out, saved_cost)
     select credited, collection_id, batch_id, column_id,
         case when deleted then 'deleted' when error_class is not null then error_class
              when not call then 'fresh' when cached then 'cached' when same then 'unchanged' else 'ready' end,
         array_agg(row_id),
-        coalesce(sum(tokens_in) filter (where cached), 0), coalesce(sum(tokens_out) filter (where cached), 0)
+        coalesce(sum(tokens_in) filter (where cached), 0), coalesce(sum(tokens_out) filter (where cached), 0),
+        coalesce(sum(cost) filter (where cached), 0)
     from judged
     where won and not retry and (call or error_class is not null or asked)
     group by 1, 2, 3, 4, 5

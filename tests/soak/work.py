@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from cell_engine.log import configure_logging
-from cell_engine.worker import loop, run_worker, visit
+from cell_engine.worker import loop, rest, run_worker
 
 SLOTS = 8
 LEASE = 4.0
@@ -13,5 +13,5 @@ LEASE = 4.0
 
 if __name__ == "__main__":
     configure_logging(verbose=False, json=False)
-    visit.STORM_SECONDS = loop.STORM_SECONDS = 0.5
+    rest.STORM_SECONDS = loop.STORM_SECONDS = 0.5
     asyncio.run(run_worker(sys.argv[1], slots=SLOTS, lease=LEASE, stop=asyncio.Event()))

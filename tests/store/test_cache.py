@@ -38,7 +38,7 @@ def states(claimer: Claimer, made: Made, visits: Sequence[Reading], **fields: ob
 
 def answer(claimer: Claimer, made: Made, visit: Reading, signal: int, value: object = "B", **fields: object) -> Result:
     common: dict[str, object] = {
-        "fingerprint": KEY, "cache_signal": signal, "model": "m", "tokens_in": 3, "tokens_out": 5,
+        "fingerprint": KEY, "cache_signal": signal, "model": "m", "tokens_in": 3, "tokens_out": 5, "cost": 7,
     }  # fmt: skip
     steps = plan(visit.row, made.version, visit.asked)
     return claimer.answer(visit, made.id("b"), value, steps, **(common | fields))  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ def test_of_those_that_ask_for_the_same_one_calls_and_the_others_wait(connection
     assert states(claimer, made, visits[::-1]) == ["wait", "wait", "wait", "owner"]
     flushed = claimer.flush([answer(claimer, made, visits[0], told[0].signal)])
     assert flushed.ended == {KEY: True}
-    assert asked(claimer, made, visits[1:]) == [Told("hit", told[0].signal, "B", "m", 3, 5)] * 3
+    assert asked(claimer, made, visits[1:]) == [Told("hit", told[0].signal, "B", "m", 3, 5, 7)] * 3
 
 
 def test_that_there_is_no_answer_is_an_answer(connection: Connection, made: Made) -> None:
@@ -66,7 +66,7 @@ def test_that_there_is_no_answer_is_an_answer(connection: Connection, made: Made
     visits = claimer.claim()
     (told,) = asked(claimer, made, visits[:1])
     claimer.flush([answer(claimer, made, visits[0], told.signal, None)])
-    assert asked(claimer, made, visits[1:2]) == [Told("hit", told.signal, None, "m", 3, 5)]
+    assert asked(claimer, made, visits[1:2]) == [Told("hit", told.signal, None, "m", 3, 5, 7)]
 
 
 def test_what_was_kept_beside_an_answer_comes_with_it(connection: Connection, made: Made) -> None:
@@ -83,18 +83,22 @@ def test_an_answer_from_the_cache_meets_the_demand_and_is_saved_not_made(connect
     (told,) = asked(claimer, made, visits[:1])
     claimer.flush([answer(claimer, made, visits[0], told.signal)])
     claimer.flush(
-        [answer(claimer, made, one, 0, cached=True, cache_signal=None, demanded=told.signal) for one in visits[1:]]
+        [
+            answer(claimer, made, one, 0, cached=True, cache_signal=None, demanded=told.signal, cost=0, saved_cost=7)
+            for one in visits[1:]
+        ]
     )
     now = progress(connection, visits[0].dispatch_id)
     assert now is not None
     assert now.outcomes == {"ready": 1, "cached": 3}
     assert now.attempts == {"succeeded": 1}
     assert (now.saved["cached"], now.saved_tokens_in, now.saved_tokens_out) == (3, 9, 15)
-    assert (now.tokens_in, now.tokens_out) == (3, 5)
+    assert (now.tokens_in, now.tokens_out, now.cost, now.saved_cost) == (3, 5, 7, 21)
+    assert sorted(one.cost for one in connection.execute("select cost from autofill.cell")) == [0, 0, 0, 7]
     cells = connection.execute("select ai_value, called, model from autofill.cell").fetchall()
     assert [tuple(one) for one in cells] == [("B", visits[0].signal, "m")] * 4
-    found = connection.execute("select cached, tokens_in, tokens_out from autofill.saved").fetchone()
-    assert found is not None and tuple(found) == (3, 9, 15)
+    found = connection.execute("select cached, tokens_in, tokens_out, cost from autofill.saved").fetchone()
+    assert found is not None and tuple(found) == (3, 9, 15, 21)
 
 
 def test_an_error_is_not_kept_and_frees_the_key(connection: Connection, made: Made) -> None:
@@ -199,7 +203,7 @@ def test_an_answer_that_commits_while_its_key_is_taken_is_taken_instead(
         first.flush([answer(first, made, mine[0], told.signal)])
         waiting = beside(asked, second, made, yours)
         wait_for_lock(connection, "autofill second")
-    assert waiting.result() == [Told("hit", told.signal, "B", "m", 3, 5)]
+    assert waiting.result() == [Told("hit", told.signal, "B", "m", 3, 5, 7)]
     assert connection.execute("select count(*) from autofill.cache_owner").fetchone() == (0,)
 
 

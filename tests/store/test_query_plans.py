@@ -127,7 +127,7 @@ class Big:
                 **{name: asked[name] for name in ("collections", "rows", "claims", "columns", "fingerprints")},
                 "worker_id": self.worker, "answered": [True] * BATCH, "values": ['"new"'] * BATCH,
                 "signals": [10**9] * BATCH, "models": ["m"] * BATCH, "tokens_in": [1] * BATCH,
-                "tokens_out": [1] * BATCH, "details": [None] * BATCH,
+                "tokens_out": [1] * BATCH, "costs": [1] * BATCH, "details": [None] * BATCH,
             },
             "cache_wake": {"fingerprints": asked["fingerprints"], "most": [1000] * BATCH},
             "cache_trim": {"days": 90, "limit": BATCH},
