@@ -129,7 +129,8 @@ class Worker:
     async def start(self) -> None:
         await self._claim_link.call(schema.check)
         await self._register()
-        await self.holds.refresh()
+        with suppress(psycopg.OperationalError):  # its loop asks again; claims leave out what is held in any case
+            await self.holds.refresh()
         # `stop` ends the first by asking it, the last when all is stored, those between when there is nothing left.
         between = (self._news_loop(), self._beat_loop(), self.holds.run(), self.meter.run(), self._providers.run())
         loops = (self._claim_loop(), *between, self._finalizer.run())

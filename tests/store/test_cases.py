@@ -20,13 +20,13 @@ def test_what_is_made_sure_of_again_uses_up_no_id(connection: Connection) -> Non
     assert make(connection, sheet("a", name="second")).collection.id == 2
 
 
-def test_only_namespaces_and_collections_have_narrow_ids(connection: Connection) -> None:
+def test_only_namespaces_collections_and_endpoints_have_narrow_ids(connection: Connection) -> None:
     given = connection.execute(
         "select table_name || '.' || column_name as name from information_schema.columns "
         "where table_schema = 'autofill' and data_type in ('integer', 'smallint') "
         "and (is_identity = 'YES' or column_name in ('row_id', 'dispatch_id', 'claim', 'signal', 'change', 'called'))"
     ).fetchall()
-    assert sorted(one.name for one in given) == ["collection.id", "namespace.id"]
+    assert sorted(one.name for one in given) == ["collection.id", "namespace.id", "provider.id"]
 
 
 def test_a_retry_far_in_the_future_blocks_no_other_row_and_one_that_is_due_needs_no_janitor(

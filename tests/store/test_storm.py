@@ -16,7 +16,7 @@ from cell_engine.store.demands import RangeScope, RowScope, dispatch
 from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import page
 from cell_engine.store.upkeep import keep_up
-from cell_engine.worker import loop, visit
+from cell_engine.worker import loop, rest
 from tests.engine import Made, eventually, make, running_worker, sheet
 from tests.store.conftest import Beside
 
@@ -54,7 +54,7 @@ def operators(connection: Connection, made: Made, lots: random.Random) -> None:
 def test_R8_after_a_storm_every_cell_has_the_answer_to_its_latest_inputs(
     connection: Connection, database: str, beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(visit, "STORM_SECONDS", 0.2)
+    monkeypatch.setattr(rest, "STORM_SECONDS", 0.2)
     monkeypatch.setattr(loop, "STORM_SECONDS", 0.2)
     made = make(connection, SPECS[0], rows=[{"a": f"x{row}", "k": "k"} for row in range(ROWS)])
 
