@@ -17,7 +17,19 @@ STEPS = 40
 
 def run_sequences(url: str, seed: int, *, shrink: bool = False) -> None:
     """Raises what the first failing sequence raised, its steps in the notes. `shrink` looks for a shorter one first,
-    which takes minutes."""
+    which takes minutes.
+
+    A step waits for locks by the clock: on a machine so busy that one which is free outlasts it, a sequence is not the
+    same twice, and is no finding. So such a run is made once more; twice is one.
+    """
+    try:
+        _run(url, seed, shrink)
+    except hypothesis.errors.FlakyStrategyDefinition as error:
+        print(f"seed {seed} once more: {str(error).splitlines()[0]}")
+        _run(url, seed, shrink)
+
+
+def _run(url: str, seed: int, shrink: bool) -> None:
     phases = [hypothesis.Phase.generate, *([hypothesis.Phase.shrink] if shrink else [])]
     with ExitStack() as stack:
 
