@@ -39,6 +39,8 @@ def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OfflineMo
         f"models: {{offline-model: {{in: 0, out: {price:.9f}, source: test, date: 2026-11-30}}}}"
     )
     monkeypatch.setenv("AUTOFILL_PRICES", str(tmp_path / "prices.yaml"))
+    # A row whose column is held comes again after half a minute: here sooner, for the test waits for it.
+    monkeypatch.setattr("cell_engine.worker.holds.COLUMN_SECONDS", (1.0, 2.0))
     prices.cache_clear()
     with offline_model(monkeypatch) as model:
         yield model
