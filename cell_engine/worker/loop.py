@@ -49,6 +49,9 @@ CLAIM_ROWS = 500
 ADVANCE_VISITS = 50
 POLL_SECONDS = 0.1
 AGAIN_SECONDS = 0.01
+DEAR_SECONDS = 0.03
+"""Of a claim; after it as long a rest."""
+
 MARK_SECONDS = 0.5
 """Calls that have run this long are shown as computing; shorter ones cost no write."""
 
@@ -264,7 +267,12 @@ class Worker:
                 if self._finalizer.is_unsure(self._id):
                     await self._recover(None)
                 await self._widen()
+                began = asyncio.get_running_loop().time()
                 pause *= await self._top_up()
+                took = asyncio.get_running_loop().time() - began
+                if took > DEAR_SECONDS:
+                    # Over a thousand lanes a claim costs the same whatever it brings: let it bring more.
+                    await asyncio.sleep(min(POLL_SECONDS, took))
             except WorkerEndedError:
                 log.warning("this worker was taken for dead and starts afresh", worker=str(self._id))
                 with suppress(psycopg.OperationalError):
