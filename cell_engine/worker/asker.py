@@ -1,21 +1,16 @@
 """Asks the cache for the calls of cached columns that are due, in batches: a few milliseconds after the first."""
 
 import asyncio
-import random
 from dataclasses import dataclass
 from uuid import UUID
 
 import psycopg
 
-from cell_engine.log import get_logger
 from cell_engine.store.cache import Ask, Told, ask
-from cell_engine.worker.finalizer import RETRY_SECONDS
 from cell_engine.worker.link import Link
 
 ASKS = 500
 ASK_SECONDS = 0.005
-
-log = get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -59,7 +54,8 @@ class Asker:
 
     async def _ask_for(self, worker_id: UUID, batch: list[_Waiting]) -> None:
         try:
-            told = await self._patiently(worker_id, [one.ask for one in batch])
+            # However long the server is away: a call that nobody may know of is not made.
+            told = await self._link.patiently("the cache waits", None, ask, worker_id, [one.ask for one in batch])
         except psycopg.Error as error:
             for one in batch:
                 if not one.future.done():
@@ -68,14 +64,3 @@ class Asker:
         for one, answer in zip(batch, told, strict=True):
             if not one.future.done():  # given up meanwhile: its key is free when its visit has ended
                 one.future.set_result(answer)
-
-    async def _patiently(self, worker_id: UUID, asks: list[Ask]) -> list[Told]:
-        """However long the server is away: a call that nobody may know of is not made."""
-        wait = RETRY_SECONDS[0]
-        while True:
-            try:
-                return await self._link.call(ask, worker_id, asks)
-            except psycopg.OperationalError as error:
-                log.warning("the cache waits for the database", error=str(error).strip())
-                await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311
-                wait = min(wait * 2, RETRY_SECONDS[1])

@@ -5,13 +5,12 @@ server will not have (a value it cannot store) is split until the one at fault i
 """
 
 import asyncio
-import random
 from collections import Counter, deque
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Protocol
 from uuid import UUID
 
 import psycopg
@@ -20,18 +19,14 @@ from cell_engine.log import get_logger
 from cell_engine.store.budgets import Left
 from cell_engine.store.cache import wake
 from cell_engine.store.claims import Reading, RowKey, recover, reread
-from cell_engine.store.database import Connection
 from cell_engine.store.results import Ending, Release, Released, Result, Stored, end_dispatches, flush
 from cell_engine.worker.link import Link
 
 FLUSH_ENTRIES = 500
 FLUSH_SECONDS = 0.01
-RETRY_SECONDS = (0.1, 5.0)
+_WAITING = "answers wait"
 
 log = get_logger(__name__)
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -149,7 +144,8 @@ class Finalizer:
         releases = [entry.release for entry in entries if entry.release is not None]
         try:
             number = next(self._numbers)
-            flushed = await self._patiently(self._unsure.add, flush, worker_id, results, releases, number)
+            unsure = partial(self._unsure.add, worker_id)
+            flushed = await self._link.patiently(_WAITING, unsure, flush, worker_id, results, releases, number)
         except psycopg.Error as error:
             await self._split(worker_id, entries, error)
             return
@@ -163,7 +159,7 @@ class Finalizer:
                 await self._link.call(end_dispatches, list(flushed.dispatches))
         # Apart from the flush: were it tried again for the reading's sake, everything would be stored twice.
         wanted = [entry.visit.identity for entry in entries if entry.reread]
-        found = await self._patiently(None, reread, worker_id, wanted) if wanted else []
+        found = await self._link.patiently(_WAITING, None, reread, worker_id, wanted) if wanted else []
         readings = {(one.key, one.token.claim): one for one in found}
         stored, released = iter(flushed.stored), iter(flushed.released)
         for reading in (*found, *(one.reading for one in flushed.released if one.reading is not None)):
@@ -175,27 +171,6 @@ class Finalizer:
                 readings.get(entry.visit.identity) if entry.reread else None,
             )
             self._host.deliver(entry, answer)
-
-    async def _patiently(
-        self,
-        failed: Callable[[UUID], None] | None,
-        function: Callable[Concatenate[Connection, UUID, P], T],
-        worker_id: UUID,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        """Until the server takes it. What it did before a failure (deadlock, time-out, lost connection) is undone,
-        or, if only the answer to its commit was lost, found to be done; `failed` is told of each."""
-        wait = RETRY_SECONDS[0]
-        while True:
-            try:
-                return await self._link.call(function, worker_id, *args, **kwargs)
-            except psycopg.OperationalError as error:
-                log.warning("answers wait for the database", error=str(error).strip())
-                if failed is not None:
-                    failed(worker_id)
-                await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311
-                wait = min(wait * 2, RETRY_SECONDS[1])
 
     async def _split(self, worker_id: UUID, entries: list[Entry], error: psycopg.Error) -> None:
         if len(entries) > 1:

@@ -9,7 +9,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 import psycopg
@@ -65,7 +65,7 @@ class Holds:
                 return refused(trip.column_id)
         admitted = FREE
         for held in self._held:
-            if _covers(held, collection_id, collection, column):
+            if held.job_type == column.job_type and covers(held, collection_id, collection, column.id):
                 if self._probes.get(held.id, 0.0) < asyncio.get_running_loop().time():
                     return refused(held.column_id)
                 admitted = held.id
@@ -160,10 +160,23 @@ def _trips(trip: Trip, collection_id: int, column: Column) -> bool:
     )
 
 
-def _covers(held: Held, collection_id: int, collection: str, column: Column) -> bool:
+class Scope(Protocol):
+    """What a hold or a budget is of: a namespace; in it all collections, or one; in that all columns, or one."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def collection_id(self) -> int | None: ...
+
+    @property
+    def column_id(self) -> int | None: ...
+
+
+def covers(scope: Scope, collection_id: int, collection: str, column_id: int) -> bool:
+    """Whether a column is in it; `collection` is "namespace/name"."""
     return (
-        held.job_type == column.job_type
-        and held.collection_id in (None, collection_id)
-        and held.column_id in (None, column.id)
-        and held.namespace == collection.partition("/")[0]
+        scope.collection_id in (None, collection_id)
+        and scope.column_id in (None, column_id)
+        and scope.namespace == collection.partition("/")[0]
     )

@@ -1,6 +1,7 @@
 """One of the worker's connections: used by a thread of its own, opened again when it is lost."""
 
 import asyncio
+import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -8,12 +9,16 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
+from cell_engine.log import get_logger
 from cell_engine.store.database import Connection, connect
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 STATEMENT_TIMEOUT = 30.0
+RETRY_SECONDS = (0.1, 5.0)
+
+log = get_logger(__name__)
 
 
 class Link:
@@ -33,6 +38,30 @@ class Link:
         return await asyncio.get_running_loop().run_in_executor(
             self._thread, lambda: function(self._connected(), *args, **kwargs)
         )
+
+    async def patiently(
+        self,
+        waiting: str,
+        failed: Callable[[], object] | None,
+        function: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """`call`, until the server takes it, however long that is away. What it did before a failure (deadlock,
+        time-out, lost connection) is undone, or, if only the answer to its commit was lost, for it to find done.
+
+        `waiting` is what waits, for the log; `failed` is told of each failure.
+        """
+        wait = RETRY_SECONDS[0]
+        while True:
+            try:
+                return await self.call(function, *args, **kwargs)
+            except psycopg.OperationalError as error:
+                log.warning(f"{waiting} for the database", error=str(error).strip())
+                if failed is not None:
+                    failed()
+                await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311
+                wait = min(wait * 2, RETRY_SECONDS[1])
 
     async def close(self) -> None:
         """Wait for what runs, and disconnect."""

@@ -16,6 +16,7 @@ from cell_engine.log import get_logger
 from cell_engine.specs.version import Column
 from cell_engine.store.budgets import JOB_TYPE, Left, left
 from cell_engine.store.results import Result
+from cell_engine.worker.holds import covers
 from cell_engine.worker.link import Link
 
 LOOK_SECONDS = 1.0
@@ -45,7 +46,7 @@ class Meter:
                 continue
             if one.dispatch_id is not None:
                 capped.add(one.dispatch_id)
-            elif _covers(one, collection_id, collection, column.id):
+            elif covers(one, collection_id, collection, column.id):
                 return one
         if capped and all(dispatch in capped for dispatch in dispatches):
             unpaid = next(one for one in self._limits.values() if one.dispatch_id in capped)
@@ -92,15 +93,7 @@ class Meter:
             collection_id = result.key.collection_id
             for key, one in self._limits.items():
                 if one.dispatch_id == result.dispatch_id or (
-                    one.dispatch_id is None and _covers(one, collection_id, names(collection_id), result.column_id)
+                    one.dispatch_id is None and covers(one, collection_id, names(collection_id), result.column_id)
                 ):
                     # A budget that was not known when the answer came: no less than nothing is on its way.
                     self._unstored[key] = max(0, self._unstored[key] + sign * result.cost)
-
-
-def _covers(one: Left, collection_id: int, collection: str, column_id: int) -> bool:
-    return (
-        one.collection_id in (None, collection_id)
-        and one.column_id in (None, column_id)
-        and one.namespace == collection.partition("/")[0]
-    )

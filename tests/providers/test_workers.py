@@ -117,7 +117,7 @@ def test_a_long_cool_down_sends_rows_back_to_their_lane(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with offline_model(monkeypatch) as model:
-        model.switches = Switches(rate_limited=1.0, retry_after=30)
+        model.switches = Switches(rate_limited=1.0, retry_after=300)
         set_limits(connection, key_of(model), {"concurrency": 5})
         connection.execute(PROVE)
         made = make(connection, sheet("a", "b!llm: a"), rows=rows(40))
@@ -126,7 +126,7 @@ def test_a_long_cool_down_sends_rows_back_to_their_lane(
             assert model.stats.by_fate["rate_limited"] <= 5
             assert connection.execute(ATTEMPTS).fetchone() == (0,)
             (found,) = list_providers(connection)
-            assert (found.state, 20 < found.cooling <= 30) == ("cooling", True)
+            assert (found.state, 200 < found.cooling <= 300) == ("cooling", True)
             # the last of the five has been told, too: it would cool down again
             eventually(connection, "select sum(in_flight) = 0 and sum(demand) = 0 from autofill.provider_lease")
             model.switches = Switches()
@@ -148,3 +148,21 @@ def test_an_edit_passes_those_that_wait(connection: Connection, database: str, m
             eventually(connection, ENDED, edited, seconds=20)
             answered = connection.execute("select count(*) from autofill.cell where column_id = 2").fetchone()
             assert answered is not None and answered[0] < 40
+
+
+def test_a_call_in_line_whose_input_is_edited_is_made_once_with_what_it_reads_now(
+    connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cell_engine.store.changes import edit
+
+    with offline_model(monkeypatch) as model:
+        model.switches = Switches(latency=3.0)
+        set_limits(connection, key_of(model), {"concurrency": 1})
+        connection.execute(PROVE)
+        made = make(connection, sheet("a", "b!llm: a"), rows=rows(2))
+        with running_worker(database):
+            eventually(connection, "select sum(demand) = 2 and sum(in_flight) = 1 from autofill.provider_lease")
+            for row in (1, 2):  # one of them is in flight, and is called again
+                edit(connection, made.collection.id, row, {made.id("a"): f"new {row}"}, actor="me")
+            eventually(connection, "select bool_and(ended_at is not null) from autofill.dispatch", seconds=60)
+        assert model.stats.arrived == 3
