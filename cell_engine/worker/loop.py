@@ -199,8 +199,11 @@ class Worker:
         self._freed.set()
 
     def _look_for_room(self) -> None:
-        if self._room() >= self._slots * 0.1:
+        if self._has_room():
             self._freed.set()
+
+    def _has_room(self) -> bool:
+        return self._room() >= self._slots * 0.1
 
     def _room(self) -> int:
         """Slots for visits to come. One that only waits for its release to be stored makes no call any more, and the
@@ -275,6 +278,10 @@ class Worker:
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._freed.wait()
+                    # What came free while the last claim was made may be taken by what it brought.
+                    while not (self._stopping or self._wanting or self._has_room()):
+                        self._freed.clear()
+                        await self._freed.wait()
 
     async def _top_up(self) -> float:
         """Claim what there is room for; returns the seconds after which it is worth trying again."""
