@@ -11,6 +11,9 @@ Metadata: TypeAlias = Mapping[str, str]
 
 METADATA_CHARACTERS = 1_000
 
+PAGE_BREAK = "\f"
+"""Between two pages of one text, and in no page: the page of a place is found by counting them before it."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -26,7 +29,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Document:
-    """The text of each page; a document that has none is one page. A form feed stands in no page.
+    """The text of each page; a document that has none is one page. A page break stands in no page.
 
     ``media_type`` is what the content is, whatever the name says. ``remarks`` are what a reader should know: a name
     that says something else, pages without text, the charset that was detected.
@@ -72,7 +75,7 @@ class Pages:
     def add(self, text: str) -> None:
         """One more page, whose characters have been counted."""
         self.expect(len(self.texts) + 1)
-        self.texts.append(text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n").strip("\n"))
+        self.texts.append(text.replace("\r\n", "\n").replace("\r", "\n").replace(PAGE_BREAK, "\n").strip("\n"))
 
 
 def shortened(value: str) -> str:

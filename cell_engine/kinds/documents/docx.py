@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cell_engine.kinds.documents.document import Document, Limits, Pages
+from cell_engine.kinds.documents.document import PAGE_BREAK, Document, Limits, Pages
 from cell_engine.kinds.documents.office import Package, attribute, local_name
 
 _SKIPPED = frozenset({"del", "moveFrom", "Fallback", "pPr", "rPr", "tblPr", "trPr", "tcPr", "sectPr", "instrText"})
 _TEXTS = {"tab": "\t", "cr": "\n", "noBreakHyphen": "-", "ptab": "\t"}
 _NOTES = {"footnotes": "footnote", "endnotes": "endnote"}
-_BREAK = "\f"
 
 
 def read(package: Package, limits: Limits) -> Document:
@@ -25,10 +24,10 @@ def read(package: Package, limits: Limits) -> Document:
     root = package.part(package.main)
     beside = [(kind, package.part(path)) for kind, path in _beside(package)]
     blocks = [*_parts(beside, "header"), *_blocks(root), *_parts(beside, "footer"), *_notes(beside)]
-    text = "\n".join(block for block in blocks if block.strip() or _BREAK in block)
+    text = "\n".join(block for block in blocks if block.strip() or PAGE_BREAK in block)
     pages.count(len(text))
     # Word leaves its own mark behind the author's: two breaks with nothing between them are one.
-    texts = [page for page in text.split(_BREAK) if page.strip()]
+    texts = [page for page in text.split(PAGE_BREAK) if page.strip()]
     pages.expect(len(texts))
     for page in texts:
         pages.add(page)
@@ -54,7 +53,7 @@ def _notes(beside: list[tuple[str, Any]]) -> Iterator[str]:
 
 
 def _plain(root: Any) -> str:
-    return "\n".join(_blocks(root)).replace(_BREAK, "\n")
+    return "\n".join(_blocks(root)).replace(PAGE_BREAK, "\n")
 
 
 def _blocks(element: Any) -> Iterator[str]:
@@ -92,9 +91,9 @@ def _runs(element: Any) -> Iterator[str]:
         elif name in _TEXTS:
             yield _TEXTS[name]
         elif name == "br":
-            yield _BREAK if attribute(child, "type") == "page" else "\n"
+            yield PAGE_BREAK if attribute(child, "type") == "page" else "\n"
         elif name == "lastRenderedPageBreak":
-            yield _BREAK
+            yield PAGE_BREAK
         elif name in ("footnoteReference", "endnoteReference"):
             yield f"[{attribute(child, 'id')}]"
         elif name == "txbxContent":

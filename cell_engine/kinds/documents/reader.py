@@ -7,14 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from cell_engine.kinds.documents import docx, pdf, plain, sniffing, xlsx
-from cell_engine.kinds.documents.document import Document, DocumentError, Limits, Pages, shortened
+from cell_engine.kinds.documents.document import PAGE_BREAK, Document, DocumentError, Limits, Pages, shortened
 from cell_engine.kinds.documents.office import Package
 from cell_engine.kinds.web.charsets import declared_in, decoded
 from cell_engine.kinds.web.failing import FetchError
 from cell_engine.specs.text import clean_text
-
-VERSION = "1"
-"""Part of what makes a value of a file: another one reads every file anew."""
 
 
 def read(head: Mapping[str, Any], body: bytes) -> dict[str, Any]:
@@ -65,7 +62,7 @@ def _text(data: bytes, media_type: str, limits: Limits, charset: str | None) -> 
         text, read_as = plain.decoded(data, charset)
     pages = Pages(limits)
     # A form feed is how text files have pages, too.
-    parts = text.split("\f") if media_type == sniffing.TEXT else [text]
+    parts = text.split(PAGE_BREAK) if media_type == sniffing.TEXT else [text]
     for page in parts:
         pages.count(len(page))
         pages.add(page)
