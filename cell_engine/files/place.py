@@ -16,7 +16,7 @@ from cell_engine.errors import BadValueError
 from cell_engine.files.errors import FileError, Growing, Missing, Outside, TooLarge
 from cell_engine.files.local import HIDDEN, SETTLED_SECONDS, LocalFile, LocalFiles
 from cell_engine.files.remote import RemoteFile, RemoteFiles
-from cell_engine.specs.paths import check_path
+from cell_engine.specs.paths import check_path, path_fault
 
 _Keep: TypeAlias = Callable[[bytes], None]
 
@@ -92,20 +92,16 @@ class Place:
             path = "/".join(found)
             if _is_passed_over(found) or not matches(unicodedata.normalize("NFC", path)):
                 continue
-            try:
-                checked = check_path(path)
-                if path not in _forms(checked):
-                    raise BadValueError("its name is in neither of Unicode's normal forms: rename it")
-            except BadValueError as error:
-                yield Outside(path.encode(errors="backslashreplace").decode(), str(error))
-            else:
-                yield checked
+            fault = path_fault(path)
+            if not fault and path not in _forms(check_path(path)):
+                fault = "its name is in neither of Unicode's normal forms: rename it"
+            yield Outside(path.encode(errors="backslashreplace").decode(), fault) if fault else check_path(path)
 
     def _take(self, path: str, limit: int | None, keep: _Keep | None) -> FileFacts:
-        try:
-            checked = check_path(path)
-        except BadValueError as error:
-            raise Outside(path, str(error)) from None
+        fault = path_fault(path)
+        if fault:
+            raise Outside(path, fault)
+        checked = check_path(path)
         missing = None
         for form in _forms(checked):
             try:

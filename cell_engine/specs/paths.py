@@ -19,18 +19,25 @@ def check_path(path: str) -> str:
 
     Raises BadValueError for what could lead elsewhere or be written in two ways; nothing is mended.
     """
+    fault = path_fault(path)
+    if fault:
+        raise BadValueError(f"{shorten(path)}: {fault}")
+    return unicodedata.normalize("NFC", path)
+
+
+def path_fault(path: str) -> str:
+    """What keeps ``path`` from being one, for people; empty for a path."""
     if found := _FORBIDDEN.search(path):
-        what = "a backslash: names are separated by /" if found[0] == "\\" else f"the character U+{ord(found[0]):04X}"
-        raise BadValueError(f"the path {shorten(path)} holds {what}")
+        what = (
+            "a backslash, and names are separated by /" if found[0] == "\\" else f"the character U+{ord(found[0]):04X}"
+        )
+        return f"the path holds {what}"
     path = unicodedata.normalize("NFC", path)
     if path.startswith("/"):
-        raise BadValueError(f"the path {shorten(path)} is absolute: give it relative to the collection's files")
+        return "the path is absolute; give it relative to the collection's files"
     for name in path.split("/"):
         if name in ("", ".", ".."):
-            what = "an empty name" if not name else f"the name {name!r}, which leads elsewhere"
-            raise BadValueError(f"the path {shorten(path)} holds {what}")
+            return f"the path holds {f'the name {name!r}, which leads elsewhere' if name else 'an empty name'}"
         if len(name.encode()) > NAME_BYTES:
-            raise BadValueError(f"the path {shorten(path)} holds a name of more than {NAME_BYTES} bytes")
-    if len(path.encode()) > PATH_BYTES:
-        raise BadValueError(f"the path {shorten(path)} has more than {PATH_BYTES:,} bytes")
-    return path
+            return f"the path holds a name of more than {NAME_BYTES} bytes"
+    return f"the path has more than {PATH_BYTES:,} bytes" if len(path.encode()) > PATH_BYTES else ""
