@@ -55,7 +55,8 @@ def quoted_sentence(instruction: str, cells: list[str]) -> str | None:
     for sentence in SENTENCE_END.split(" ".join(text.split())):
         if wanted and wanted <= set(words(sentence)):
             return sentence
-    return (_labels(instruction) or [None])[-1]
+    labels = _labels(instruction)
+    return labels[-1] if labels else None
 
 
 def _labels(instruction: str) -> list[str]:
