@@ -247,6 +247,12 @@ class _Compiler:
         if reads_one and draft.deps and (len(draft.deps) > 1 or any(map(_may_be_absent, draft.deps.values()))):
             message = f"kind {draft.kind} reads one column, {reads_one}, which is not optional"
             self._problem((*draft.path, "deps"), f"{subject}{message}")
+        wanted = SETTINGS_MODELS[draft.kind].reads_type
+        for name in draft.deps if wanted else ():
+            given = self.by_name[name].raw.get("type")
+            if given != wanted:
+                message = f"kind {draft.kind} reads a column of type {wanted}, and {name!r} is of type {given}"
+                self._problem((*draft.path, "deps"), f"{subject}{message}")
 
     def _prompt_references(self, draft: _Draft, kind: str) -> Iterator[tuple[str, int]]:
         """The names that the prompts of `draft` refer to, each once, with the line of the first."""

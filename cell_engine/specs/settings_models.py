@@ -1,5 +1,6 @@
 """The settings each kind takes in the YAML, under the kind's own name. Pure, so that specs never import kinds."""
 
+import codecs
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -23,6 +24,14 @@ def _check_callable(name: str) -> str:
     return name
 
 
+def _check_charset(name: str) -> str:
+    try:
+        "".encode(name)
+    except (LookupError, ValueError):
+        raise ValueError(f"there is no charset {shorten(name)}; one is windows-1252") from None
+    return codecs.lookup(name).name
+
+
 Text = Annotated[str, AfterValidator(_check_text)]
 
 
@@ -39,6 +48,9 @@ class KindSettings(BaseModel):
 
     reads_one: ClassVar[str] = ""
     """What the single column is that it reads, where it reads just one."""
+
+    reads_type: ClassVar[str] = ""
+    """The type that this column has to be of; empty for any."""
 
     cached: ClassVar[bool] = False
     """Whether answers are taken from the cache where the column says nothing of it."""
@@ -102,9 +114,22 @@ class FetchSettings(KindSettings):
     max_bytes: int | None = Field(None, ge=1, le=100_000_000)
 
 
+class ExtractSettings(KindSettings):
+    """The text of a file. ``charset`` is that of text files that are not UTF-8; without one it is detected."""
+
+    default_timeout = 60.0
+    value_types = ("text", "json")
+    reads_one = "its file"
+    reads_type = "file"
+
+    max_bytes: int | None = Field(None, ge=1, le=500_000_000)
+    charset: Annotated[str, AfterValidator(_check_charset)] | None = None
+
+
 SETTINGS_MODELS: dict[str, type[KindSettings]] = {
     "llm": LlmSettings,
     "function": FunctionSettings,
     "fetch": FetchSettings,
+    "extract": ExtractSettings,
 }
 """By kind. A kind from elsewhere adds its model before specs that use it are compiled."""
