@@ -349,7 +349,10 @@ MISTAKES = [
     ("- {name: b, type: text, llm: {model: m, prompt: x}}", "but no kind: add 'kind: llm'"),
     # kinds and their settings
     ("- {name: b, type: text, kind: lm, deps: [a]}", "unknown kind 'lm'; did you mean 'llm'?"),
-    ("- {name: b, type: text, kind: xyzzy, deps: [a]}", "unknown kind 'xyzzy'; known kinds: llm, function, fetch, extract"),
+    (
+        "- {name: b, type: text, kind: xyzzy, deps: [a]}",
+        "unknown kind 'xyzzy'; known kinds: llm, function, fetch, extract",
+    ),
     ("- {name: b, type: text, kind: 3, deps: [a]}", "kind: expected text, got 3"),
     ("- {name: b, type: text, kind: llm, deps: [a]}", "kind llm needs its settings under 'llm': model, prompt"),
     ("- {name: b, type: text, kind: llm, deps: [a], llm: m}", "kind llm needs its settings under 'llm'"),
