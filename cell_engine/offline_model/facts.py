@@ -24,12 +24,23 @@ _LEAST_CELLS = 2
 
 def stated(instruction: str, text: str) -> str | None:
     """What ``text`` has behind the first label of those in quotes that begins a line there; None without one."""
+    found = _stated(instruction, text)
+    return found[1].strip(" \t*_|") if found else None
+
+
+def stated_line(instruction: str, text: str) -> str | None:
+    """All of the line that `stated` found it in."""
+    found = _stated(instruction, text)
+    return found[0].strip() if found else None
+
+
+def _stated(instruction: str, text: str) -> re.Match[str] | None:
     for label in _labels(instruction):
         found = re.search(
-            rf"^{_MARKUP}{re.escape(label)}[ \t*_|]*[:\t|][ \t*_]*(\S[^\n]*)", text, re.MULTILINE | re.IGNORECASE
+            rf"^{_MARKUP}{re.escape(label)}[ \t*_|]*[:\t|][ \t*_]*(\S[^\n\f]*)", text, re.MULTILINE | re.IGNORECASE
         )
         if found:
-            return found[1].strip(" \t*_|")
+            return found
     return None
 
 
