@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from cell_engine.errors import Problem, SpecError
-from cell_engine.specs import prompt, yaml_lines
+from cell_engine.specs import loading, prompt, yaml_lines
 from cell_engine.specs.compiled import CompiledSpec, SpecColumn, SpecDependency
 from cell_engine.specs.explain import explain, suggest
 from cell_engine.specs.files import FileColumns, FilesModel
@@ -102,6 +102,7 @@ class _Compiler:
             self._references(draft)
         self._cycles()
         files = self._files(collection)
+        self._loading()
         if self.problems or collection is None or files is None:
             raise SpecError(sorted(set(self.problems)))
         keys = {name: str(draft.key) for name, draft in self.by_name.items()}
@@ -110,6 +111,7 @@ class _Compiler:
             name=collection.name,
             cap=collection.cap,
             columns=tuple(_finish(draft, keys, files) for draft in self.drafts),
+            loading=loading.finish(collection, keys),
         )
 
     # Each value on its own.
@@ -307,6 +309,14 @@ class _Compiler:
             self._problem(where, f"the columns form a cycle: {path} (each is read by the next)")
             # Look for further cycles without this one's columns.
             graph = {name: deps - set(cycle) for name, deps in graph.items() if name not in cycle}
+
+    # How rows come in.
+
+    def _loading(self) -> None:
+        if isinstance(self.document.data, dict):
+            columns = {name: draft.raw for name, draft in self.by_name.items()}
+            for key, message in loading.problems(self.document.data, columns):
+                self._problem((key,), message)
 
     def _problem(self, path: yaml_lines.Path, message: str) -> None:
         self._problem_at(self.document.line(path), message)

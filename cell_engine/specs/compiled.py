@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 
 from cell_engine.specs import prompt
 from cell_engine.specs.files import FileSource
+from cell_engine.specs.loading import SpecLoading
 from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
@@ -94,6 +95,7 @@ class CompiledSpec:
     name: str
     cap: int | None
     columns: tuple[SpecColumn, ...]
+    loading: SpecLoading = field(default_factory=SpecLoading)
 
     @cached_property
     def normalized(self) -> dict[str, Json]:
@@ -102,6 +104,7 @@ class CompiledSpec:
             "name": self.name,
             "cap": self.cap,
             "columns": [column.normalized for column in self.columns],
+            **self.loading.normalized,
         }
 
     @cached_property

@@ -45,6 +45,10 @@ def _name_as_dependency(value: Any) -> Any:
     return {"column": value} if isinstance(value, str) else value
 
 
+def _name_as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
 def _seconds(duration: Any) -> float:
     found = _DURATION.fullmatch(duration) if isinstance(duration, str) else None
     seconds = int(found[1]) * _UNITS[found[2]] if found else 0
@@ -108,4 +112,6 @@ class CollectionModel(Strict):
     name: Name
     cap: int | None = Field(None, ge=1, le=2**31 - 1)
     files: Annotated[FilesModel, BeforeValidator(root_as_files)] | None = None
+    key: Annotated[list[str], BeforeValidator(_name_as_list), Field(min_length=1, max_length=4)] | None = None
+    delete_share: float | None = Field(None, ge=0, le=1)
     columns: list[dict[str, Any]] = Field(min_length=1)
