@@ -36,6 +36,7 @@ _STATUS_STYLES = {
     "canceled": "yellow",
     "paused": "yellow",
     "queued": "blue",
+    "waiting": "blue",
     "computing": "blue",
     "empty": "dim",
 }

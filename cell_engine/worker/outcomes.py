@@ -2,7 +2,7 @@
 
 import random
 
-from cell_engine.kinds.base import PAUSING, Answer, Call, ErrorClass, Failure, Kind, Outcome
+from cell_engine.kinds.base import PAUSING, WAITING, Answer, Call, ErrorClass, Failure, Kind, Outcome
 from cell_engine.log import get_logger
 from cell_engine.plan import BLOCKED, Blocked, Cell, Current
 from cell_engine.store.claims import Reading
@@ -11,8 +11,8 @@ from cell_engine.worker.calls import Called, Settled, Task
 
 BACKOFF_SECONDS = (1.0, 60.0)
 
-UNCOUNTED: frozenset[ErrorClass] = PAUSING | {"rate_limited"}
-"""What costs a cell no attempt: told to wait, or met by every cell of its lane alike."""
+UNCOUNTED: frozenset[ErrorClass] = PAUSING | {"rate_limited", WAITING}
+"""What costs a cell no attempt: told to wait, met by every cell of its lane alike, or a file that is still to come."""
 
 log = get_logger(__name__)
 
