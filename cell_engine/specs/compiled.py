@@ -11,7 +11,7 @@ from cell_engine.specs.loading import SpecLoading
 from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
-from cell_engine.specs.version import Cache, Column, Dependency, Mode
+from cell_engine.specs.version import Cache, Column, Dependency, Mode, NotFound, dependency_json
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class SpecDependency:
 
     column: str
     optional: bool
+    not_found: NotFound | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class SpecColumn:
         return {
             "type": self.type.to_json(),
             "kind": self.kind,
-            "deps": [{"column": dep.column, "optional": dep.optional} for dep in self.deps],
+            "deps": [dependency_json(dep.column, dep.optional, dep.not_found) for dep in self.deps],
             "settings": {name: value for name, value in self.settings.items() if name not in ignored},
         }
 
@@ -109,7 +110,7 @@ class CompiledSpec:
                 type=column.type,
                 kind=column.kind,
                 mode=column.mode,
-                deps=tuple(Dependency(ids[dep.column], dep.optional) for dep in column.deps),
+                deps=tuple(Dependency(ids[dep.column], dep.optional, dep.not_found) for dep in column.deps),
                 timeout=column.timeout,
                 attempts=column.attempts,
                 settings=_bind_settings(column, ids),

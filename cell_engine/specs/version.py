@@ -16,12 +16,37 @@ from cell_engine.specs.types import ColumnType
 Mode = Literal["on_change", "cron", "never"]
 
 
+NotFound = Literal["skip", "run", "propagate"]
+"""What a cell comes to whose input was not found: blocked; computed with that input absent; not found itself."""
+
+
 @dataclass(frozen=True)
 class Dependency:
-    """A column that is read, by id. A row is not computed while a dependency that is not `optional` is missing."""
+    """A column that is read, by id. A row is not computed while a dependency that is not `optional` is missing.
+
+    `not_found` is None where it is as usual, so that a definition that says nothing of it is what it always was.
+    """
 
     column: int
     optional: bool
+    not_found: NotFound | None = None
+
+    @property
+    def if_not_found(self) -> NotFound:
+        return self.not_found or usual_not_found(self.optional)
+
+    def to_json(self) -> dict[str, Json]:
+        return dependency_json(self.column, self.optional, self.not_found)
+
+
+def usual_not_found(optional: bool) -> NotFound:
+    """Where a dependency says nothing of it, not found is as good as missing."""
+    return "run" if optional else "skip"
+
+
+def dependency_json(column: int | str, optional: bool, not_found: NotFound | None) -> dict[str, Json]:
+    definition: dict[str, Json] = {"column": column, "optional": optional}
+    return definition if not_found is None else definition | {"not_found": not_found}
 
 
 @dataclass(frozen=True)
@@ -70,7 +95,7 @@ class Column:
             "type": self.type.to_json(),
             "kind": self.kind,
             "mode": self.mode,
-            "deps": [{"column": dep.column, "optional": dep.optional} for dep in self.deps],
+            "deps": [dep.to_json() for dep in self.deps],
             "timeout": self.timeout,
             "attempts": self.attempts,
             "settings": dict(self.settings),
@@ -87,7 +112,7 @@ class Column:
             type=ColumnType.from_json(definition["type"]),
             kind=definition["kind"],
             mode=definition["mode"],
-            deps=tuple(Dependency(dep["column"], dep["optional"]) for dep in definition["deps"]),
+            deps=tuple(Dependency(dep["column"], dep["optional"], dep.get("not_found")) for dep in definition["deps"]),
             timeout=float(definition["timeout"]),
             attempts=definition["attempts"],
             settings=definition["settings"],
