@@ -22,7 +22,7 @@ from cell_engine.specs.settings_models import SETTINGS_MODELS, KindSettings
 from cell_engine.specs.spec import CacheModel, CollectionModel, ColumnModel, DependencyModel
 from cell_engine.specs.text import shorten
 from cell_engine.specs.types import ColumnType, ValueType
-from cell_engine.specs.version import Cache
+from cell_engine.specs.version import Cache, usual_not_found
 
 __all__ = ["CompiledSpec", "SpecColumn", "SpecDependency", "compile_file", "compile_text"]
 
@@ -61,8 +61,8 @@ class _Draft:
     raw: dict[str, Any]
     model: ColumnModel | None = None
     settings: KindSettings | None = None
-    deps: dict[str, bool] = field(default_factory=dict)
-    """By the name of each column read: whether it is optional."""
+    deps: dict[str, DependencyModel] = field(default_factory=dict)
+    """By the name of each column read."""
 
     @property
     def name(self) -> str | None:
@@ -232,19 +232,19 @@ class _Compiler:
             if name in draft.deps:
                 self._problem_at(line, f"{subject}the dependency {name!r} is given twice")
             elif self._readable(draft, name, line):
-                draft.deps[name] = isinstance(dep, dict) and dep.get("optional") is True
+                draft.deps[name] = _dependency(name, dep)
         for name, line in self._prompt_references(draft, draft.kind):
             if not self._readable(draft, name, line) or name in draft.deps:
                 continue
             if declared is None:
-                draft.deps[name] = False
+                draft.deps[name] = DependencyModel(column=name)
             elif isinstance(declared, list):
                 message = f"the prompt refers to {{{{{name}}}}}, which is not among the deps: add it there"
                 self._problem_at(line, subject + message)
         if draft.model and draft.settings and not draft.deps and len(self.problems) == before:
             self._problem(draft.path, f"{subject}it reads no column: name those it needs in deps")
         reads_one = SETTINGS_MODELS[draft.kind].reads_one
-        if reads_one and draft.deps and (len(draft.deps) > 1 or any(draft.deps.values())):
+        if reads_one and draft.deps and (len(draft.deps) > 1 or any(map(_may_be_absent, draft.deps.values()))):
             message = f"kind {draft.kind} reads one column, {reads_one}, which is not optional"
             self._problem((*draft.path, "deps"), f"{subject}{message}")
 
@@ -338,7 +338,7 @@ def _finish(draft: _Draft, keys: dict[str, str], files: FileColumns) -> SpecColu
     for setting in settings.prompt_fields:
         if setting in normalized:
             normalized[setting] = prompt.split(normalized[setting], keys)
-    deps = [SpecDependency(keys[name], optional) for name, optional in draft.deps.items()]
+    deps = [_spec_dependency(keys[name], dep) for name, dep in draft.deps.items()]
     deps += [SpecDependency(keys[name], optional=True, silent=True) for name in files.watched(draft.deps)]
     return SpecColumn(
         key=keys[model.name],
@@ -353,6 +353,23 @@ def _finish(draft: _Draft, keys: dict[str, str], files: FileColumns) -> SpecColu
         cache=_cache(model, settings),
         files=files.of_reader(draft.deps, model.wait),
     )
+
+
+def _dependency(name: str, dep: Any) -> DependencyModel:
+    """As written, or, where that has a mistake of its own, as far as that goes."""
+    try:
+        return DependencyModel.model_validate({"column": dep} if isinstance(dep, str) else dep)
+    except ValidationError:
+        return DependencyModel(column=name)
+
+
+def _may_be_absent(dep: DependencyModel) -> bool:
+    return dep.optional or dep.not_found == "run"
+
+
+def _spec_dependency(key: str, dep: DependencyModel) -> SpecDependency:
+    is_usual = dep.not_found == usual_not_found(dep.optional)
+    return SpecDependency(key, dep.optional, None if is_usual else dep.not_found)
 
 
 def _cache(column: ColumnModel, settings: KindSettings) -> Cache | None:

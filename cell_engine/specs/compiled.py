@@ -12,7 +12,7 @@ from cell_engine.specs.loading import SpecLoading
 from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
-from cell_engine.specs.version import Cache, Column, Dependency, Mode
+from cell_engine.specs.version import Cache, Column, Dependency, Mode, NotFound, dependency_json
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,8 @@ class SpecDependency:
 
     column: str
     optional: bool
+    not_found: NotFound | None = None
     silent: bool = False
-
-    def to_json(self) -> dict[str, Json]:
-        said: dict[str, Json] = {"column": self.column, "optional": self.optional}
-        return said | {"silent": True} if self.silent else said
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class SpecColumn:
         said: dict[str, Json] = {
             "type": self.type.to_json(),
             "kind": self.kind,
-            "deps": [dep.to_json() for dep in self.deps],
+            "deps": [dependency_json(dep.column, dep.optional, dep.not_found, dep.silent) for dep in self.deps],
             "settings": {name: value for name, value in self.settings.items() if name not in ignored},
         }
         if self.kind is not None and self.files is not None:
@@ -121,7 +118,7 @@ class CompiledSpec:
                 type=column.type,
                 kind=column.kind,
                 mode=column.mode,
-                deps=tuple(Dependency(ids[dep.column], dep.optional, dep.silent) for dep in column.deps),
+                deps=tuple(Dependency(ids[dep.column], dep.optional, dep.not_found, dep.silent) for dep in column.deps),
                 timeout=column.timeout,
                 attempts=column.attempts,
                 settings=_bind_settings(column, ids),

@@ -2,8 +2,9 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from cell_engine.specs.chunks import Chunks, check_chunks
 from cell_engine.specs.text import shorten
 
 
@@ -50,11 +51,15 @@ class KindSettings(BaseModel):
 
 
 class LlmSettings(KindSettings):
-    """A call of a language model: the prompt becomes the user message."""
+    """A call of a language model: the prompt becomes the user message.
+
+    A text longer than ``chunks`` says is cut into parts: ``map`` is asked of each, and names the column whose text that
+    is; ``reduce`` is asked of what they came to, which stands in that column's place.
+    """
 
     default_timeout = 120.0
     cached = True
-    prompt_fields = ("prompt",)
+    prompt_fields = ("prompt", "map", "reduce")
 
     model: Text
     prompt: Text
@@ -62,6 +67,15 @@ class LlmSettings(KindSettings):
     temperature: float | None = Field(None, ge=0, le=2)
     max_tokens: int | None = Field(None, ge=1, le=2**31 - 1)
     seed: int | None = Field(None, ge=-(2**63), le=2**63 - 1)
+    map: Text | None = None
+    reduce: Text | None = None
+    chunks: Chunks | None = Field(None, validate_default=True)
+
+    @field_validator("chunks")
+    @classmethod
+    def _go_together(cls, chunks: Chunks | None, info: ValidationInfo) -> Chunks | None:
+        check_chunks(chunks is not None, {name: info.data.get(name) for name in cls.prompt_fields})
+        return chunks
 
 
 class FunctionSettings(KindSettings):

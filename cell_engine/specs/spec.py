@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from cell_engine.specs.files import FilesModel, root_as_files
 from cell_engine.specs.text import shorten
 from cell_engine.specs.types import ItemType, ValueType
-from cell_engine.specs.version import Mode
+from cell_engine.specs.version import Mode, NotFound
 
 KEPT_DAYS = 90
 """How long the cache keeps an answer."""
@@ -72,6 +72,7 @@ class DependencyModel(Strict):
 
     column: str
     optional: bool = False
+    not_found: NotFound | None = None
 
 
 class CacheModel(Strict):

@@ -17,20 +17,44 @@ from cell_engine.specs.types import ColumnType
 Mode = Literal["on_change", "cron", "never"]
 
 
+NotFound = Literal["skip", "run", "propagate"]
+"""What a cell comes to whose input was not found: blocked; computed with that input absent; not found itself."""
+
+
 @dataclass(frozen=True)
 class Dependency:
     """A column that is read, by id. A row is not computed while a dependency that is not `optional` is missing.
 
-    One that is `silent` is followed only: its change makes the reader due, which is not given its value.
+    `not_found` is None where it is as usual, so that a definition that says nothing of it is what it always was. One
+    that is `silent` is followed only: its change makes the reader due, which is not given its value.
     """
 
     column: int
     optional: bool
+    not_found: NotFound | None = None
     silent: bool = False
 
+    @property
+    def if_not_found(self) -> NotFound:
+        return self.not_found or usual_not_found(self.optional)
+
     def to_json(self) -> dict[str, Json]:
-        said: dict[str, Json] = {"column": self.column, "optional": self.optional}
-        return said | {"silent": True} if self.silent else said
+        return dependency_json(self.column, self.optional, self.not_found, self.silent)
+
+
+def usual_not_found(optional: bool) -> NotFound:
+    """Where a dependency says nothing of it, not found is as good as missing."""
+    return "run" if optional else "skip"
+
+
+def dependency_json(
+    column: int | str, optional: bool, not_found: NotFound | None, silent: bool = False
+) -> dict[str, Json]:
+    """Only what is said, so that a definition that says nothing of the rest is what it always was."""
+    definition: dict[str, Json] = {"column": column, "optional": optional}
+    if not_found is not None:
+        definition["not_found"] = not_found
+    return definition | {"silent": True} if silent else definition
 
 
 @dataclass(frozen=True)
@@ -99,7 +123,8 @@ class Column:
             kind=definition["kind"],
             mode=definition["mode"],
             deps=tuple(
-                Dependency(dep["column"], dep["optional"], dep.get("silent", False)) for dep in definition["deps"]
+                Dependency(dep["column"], dep["optional"], dep.get("not_found"), dep.get("silent", False))
+                for dep in definition["deps"]
             ),
             timeout=float(definition["timeout"]),
             attempts=definition["attempts"],

@@ -199,6 +199,23 @@ def test_order_of_deps_and_spelled_out_defaults_change_nothing(packages: Compile
     assert compile_text(text).hash == packages.hash
 
 
+def test_what_is_done_with_an_input_that_was_not_found_is_part_of_the_definition_where_it_is_not_as_usual() -> None:
+    def of(dep: str) -> SpecColumn:
+        return compile_text(f"{HEAD}  - {{name: b, type: text, deps: [{dep}], {LLM}}}").columns[1]
+
+    assert of("a").hash == of("{column: a, not_found: skip}").hash
+    assert of("{column: a, optional: true}").hash == of("{column: a, optional: true, not_found: run}").hash
+    different = ("a", "{column: a, optional: true}", "{column: a, not_found: run}", "{column: a, not_found: propagate}",
+                 "{column: a, optional: true, not_found: skip}")  # fmt: skip
+    assert len({of(dep).hash for dep in different}) == len(different)
+    (dep,) = Column.from_json(
+        compile_text(f"{HEAD}  - {{name: b, type: text, deps: [{different[3]}], {LLM}}}")
+        .bind({"a": 1, "b": 2})[1]
+        .to_json()
+    ).deps
+    assert dep == Dependency(1, optional=False, not_found="propagate")
+
+
 def test_a_rename_makes_a_new_version_and_recomputes_nothing(packages: CompiledSpec) -> None:
     renamed = compile_text(PACKAGES.replace("short_text", "abstract"))
     assert renamed.hash != packages.hash
@@ -387,6 +404,14 @@ MISTAKES = [
     (
         "- {name: b, type: text, deps: [{optional: true}], kind: function, function: {name: 'm:f'}}",
         "column' is missing",
+    ),
+    (
+        "- {name: b, type: text, deps: [{column: a, not_found: pass}], " + LLM + "}",
+        "not_found: expected 'skip', 'run' or 'propagate', got 'pass'",
+    ),
+    (
+        "- {name: b, type: text, kind: fetch, deps: [{column: a, not_found: run}]}",
+        "reads one column, its URL, which is not optional",
     ),
     ("- {name: b, type: text, deps: a, " + LLM + "}", "deps: should be a valid list, got 'a'"),
     ("- {name: b, type: text, kind: function, function: {name: 'm:f'}}", "it reads no column"),
