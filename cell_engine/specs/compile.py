@@ -104,8 +104,8 @@ class _Compiler:
             self._references(draft)
             self._examples(draft)
         self._cycles()
-        self._loading()
         files = self._files(collection)
+        self._loading()
         if self.problems or collection is None or files is None:
             raise SpecError(sorted(set(self.problems)))
         keys = {name: str(draft.key) for name, draft in self.by_name.items()}

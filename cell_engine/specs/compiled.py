@@ -24,9 +24,6 @@ class SpecDependency:
     not_found: NotFound | None = None
     silent: bool = False
 
-    def to_json(self) -> dict[str, Json]:
-        return dependency_json(self.column, self.optional, self.not_found, self.silent)
-
 
 @dataclass(frozen=True)
 class SpecColumn:
@@ -54,7 +51,7 @@ class SpecColumn:
         said: dict[str, Json] = {
             "type": self.type.to_json(),
             "kind": self.kind,
-            "deps": [dep.to_json() for dep in self.deps],
+            "deps": [dependency_json(dep.column, dep.optional, dep.not_found, dep.silent) for dep in self.deps],
             "settings": {name: value for name, value in self.settings.items() if name not in ignored},
         }
         if self.kind is not None and self.files is not None:

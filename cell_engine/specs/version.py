@@ -25,8 +25,8 @@ NotFound = Literal["skip", "run", "propagate"]
 class Dependency:
     """A column that is read, by id. A row is not computed while a dependency that is not `optional` is missing.
 
-    `not_found` is None where it is as usual, so that a definition that says nothing of it is what it always was.
-    One that is `silent` is followed only: its change makes the reader due, which is not given its value.
+    `not_found` is None where it is as usual, so that a definition that says nothing of it is what it always was. One
+    that is `silent` is followed only: its change makes the reader due, which is not given its value.
     """
 
     column: int
@@ -47,7 +47,10 @@ def usual_not_found(optional: bool) -> NotFound:
     return "run" if optional else "skip"
 
 
-def dependency_json(column: int | str, optional: bool, not_found: NotFound | None, silent: bool) -> dict[str, Json]:
+def dependency_json(
+    column: int | str, optional: bool, not_found: NotFound | None, silent: bool = False
+) -> dict[str, Json]:
+    """Only what is said, so that a definition that says nothing of the rest is what it always was."""
     definition: dict[str, Json] = {"column": column, "optional": optional}
     if not_found is not None:
         definition["not_found"] = not_found
