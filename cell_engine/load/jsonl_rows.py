@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from cell_engine.errors import BadValueError
-from cell_engine.load.rows import Record, column_hint, record, rejection
+from cell_engine.load.rows import Record, column_hint, record, rejection, told_of
 from cell_engine.specs.text import Json, shorten
 from cell_engine.specs.version import Column, Version
 
@@ -46,25 +46,30 @@ def _record(line: int, text: str, inputs: dict[str, Column], version: Version) -
     try:
         found = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except _KeyTwiceError as error:
-        return rejection(line, f"the key {shorten(str(error))} stands there twice")
+        return rejection(line, f"the key {shorten(str(error))} stands there twice", text.strip())
     except json.JSONDecodeError as error:
-        return rejection(line, f"not JSON: {error.msg} at character {error.colno}")
+        return rejection(line, f"not JSON: {error.msg} at character {error.colno}", text.strip())
     except (ValueError, RecursionError) as error:
-        return rejection(line, f"not JSON: {error}")
+        return rejection(line, f"not JSON: {error}", text.strip())
     if not isinstance(found, dict):
-        return rejection(line, f'not an object but {shorten(text.strip())}: write {{"column": value, …}} a line')
+        reason = f'not an object but {shorten(text.strip())}: write {{"column": value, …}} a line'
+        return rejection(line, reason, text.strip())
     row: dict[int, Json] = {}
     faults: list[str] = []
+    missing: list[int] = []
     for name, value in found.items():
         column = inputs.get(name)
         if column is None:
             faults.append(f"key {shorten(name)}{column_hint(name, version)}")
-        elif value is not None:
+        elif value is None:
+            missing.append(column.id)
+        else:
             try:
                 row[column.id] = column.type.accept(value)
             except BadValueError as error:
                 faults.append(f"column {column.name!r}: {error}")
-    return record(line, row, faults)
+    known = ((column, found[name]) for name, column in inputs.items() if name in found)
+    return record(line, row, faults, missing, lambda: (text.strip(), told_of(known)[1]))
 
 
 class _KeyTwiceError(Exception):
