@@ -112,4 +112,5 @@ class CollectionModel(Strict):
     cap: int | None = Field(None, ge=1, le=2**31 - 1)
     key: Annotated[list[str], BeforeValidator(_name_as_list), Field(min_length=1, max_length=4)] | None = None
     delete_share: float | None = Field(None, ge=0, le=1)
+    feed: str | None = None
     columns: list[dict[str, Any]] = Field(min_length=1)
