@@ -54,6 +54,12 @@ def load(
     repair: Annotated[
         bool, typer.Option("--repair", help="FILE holds rejected lines, repaired, as `autofill rejected` wrote them.")
     ] = False,
+    query: Annotated[
+        Path | None, typer.Option(metavar="FILE.sql", help="Instead of a file: what this query gives, synced by key.")
+    ] = None,
+    connection_name: Annotated[
+        str | None, typer.Option("--connection", help="Of the query: the database that AUTOFILL_SOURCE_<NAME> is.")
+    ] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -67,12 +73,17 @@ def load(
     from cell_engine.store.collections import find_collection, load_loading
 
     how = ReadAs(encoding, sheet)
-    if any_deletes and not sync:
-        raise BadValueError("--any-deletes goes with --sync: without it nothing is deleted")
+    if any_deletes and not sync and query is None:
+        raise BadValueError("--any-deletes goes with --sync or --query: without them nothing is deleted")
     if repair and (sync or dry_run):
         raise BadValueError("--repair goes with neither --sync nor --dry-run")
     with open_database() as connection:
         found = find_collection(connection, full_name(collection))
+        if query is not None:
+            if connection_name is None or source is not None or repair or encoding or sheet:
+                raise BadValueError("--query goes with --connection NAME, and with no file")
+            _query(connection, found, query, connection_name, any_deletes, dry_run, as_json)
+            return
         source = source or load_loading(connection, found.id).feed
         if source is None:
             raise BadValueError(f"{found.full_name} declares no feed: name a file, or the address of a feed")
@@ -226,6 +237,29 @@ def _feed(connection: Connection, collection: Collection, url: str, as_json: boo
         _say_synced(connection, collection, shown, done.synced)
     if done.synced is not None:
         _end_with(shown, done.synced.rejected, done.synced.rejected_lines)
+
+
+def _query(
+    connection: Connection,
+    collection: Collection,
+    file: Path,
+    name: str,
+    any_deletes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    from cell_engine.cli import render
+    from cell_engine.load.query_rows import open_query, sync_query
+
+    query = open_query(file, name)
+    done = sync_query(
+        connection, collection, query, actor=actor(), any_deletes=any_deletes or dry_run, apply=not dry_run
+    )
+    if as_json:
+        render.print_json(_synced_json(done))
+    else:
+        _say_synced(connection, collection, query.source, done)
+    _end_with(query.source, done.rejected, done.rejected_lines)
 
 
 def _synced_json(done: Synced) -> dict[str, Any]:
