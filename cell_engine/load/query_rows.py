@@ -91,8 +91,8 @@ def open_query(file: Path, connection: str) -> Query:
     if not _NAME.fullmatch(connection):
         # Not quoted: an address may have been given, with its password.
         raise BadValueError(
-            f"--connection takes a name of letters, digits and underscores; {PREFIX}<NAME> in the environment says where "
-            "that database is"
+            f"--connection takes a name of letters, digits and underscores; {PREFIX}<NAME> in the environment says "
+            "where that database is"
         )
     variable = PREFIX + connection.upper()
     dsn = os.environ.get(variable)
