@@ -37,7 +37,7 @@ def load(
         str | None,
         typer.Argument(
             metavar="[FILE]",
-            help="CSV, TSV, JSON Lines, Parquet or .xlsx, with the names of columns; or the address of a feed. "
+            help="CSV, TSV, JSON Lines, Parquet or .xlsx, with the names of columns; a folder; the address of a feed. "
             "Default: the feed that the collection declares.",
         ),
     ] = None,
@@ -65,11 +65,14 @@ def load(
 ) -> None:
     """Load a file's rows, and compute what they make due. The same file again is the same batch: nothing changes.
 
+    The files of a folder become rows by the collection's `files`, each once: a changed one changes its row.
+
     Lines that do not fit are listed with their numbers and left out; the others go in, and the exit code is 5.
     `autofill rejected` keeps them, to be repaired. Of a feed, new entries go in and those that changed are changed; one
     that has not changed costs nothing.
     """
     from cell_engine.load import ReadAs
+    from cell_engine.load.folder import is_folder
     from cell_engine.store.collections import find_collection, load_loading
 
     how = ReadAs(encoding, sheet)
@@ -88,7 +91,11 @@ def load(
         if source is None:
             raise BadValueError(f"{found.full_name} declares no feed: name a file, or the address of a feed")
         file = Path(source)
-        if source.startswith(("http://", "https://")):
+        if is_folder(source):
+            if sync or repair or encoding or sheet:
+                raise BadValueError("a folder is loaded by its files' paths and deletes nothing: it takes no such option")
+            _load_folder(connection, found, source, dry_run, as_json)
+        elif source.startswith(("http://", "https://")):
             if sync or repair or dry_run:
                 raise BadValueError("a feed takes none of --sync, --repair and --dry-run: it is synced in any case")
             _feed(connection, found, source, as_json)
@@ -164,6 +171,22 @@ def _load(connection: Connection, collection: Collection, file: Path, how: ReadA
         loaded = load_file(connection, collection, file, actor=actor(), on_rows=on_rows, how=how)
     _say_loaded(connection, collection, file, loaded)
     _end_with(file, loaded.rejected, loaded.rejected_rows)
+
+
+def _load_folder(connection: Connection, collection: Collection, folder: str, dry_run: bool, as_json: bool) -> None:
+    from cell_engine.cli.folders import load_files
+
+    rejected = load_files(
+        connection,
+        collection,
+        folder,
+        dry_run=dry_run,
+        as_json=as_json,
+        progress=_progress("reading files"),
+        say_synced=lambda done: _say_synced(connection, collection, folder, done),
+    )
+    if rejected:
+        raise typer.Exit(REJECTED_EXIT)
 
 
 def _say_loaded(connection: Connection, collection: Collection, file: Path, loaded: Loaded) -> None:
