@@ -93,7 +93,7 @@ def load(
         file = Path(source)
         if is_folder(source):
             if sync or repair or encoding or sheet:
-                raise BadValueError("a folder is loaded by its files' paths and deletes nothing: it takes no such option")
+                raise BadValueError("a folder is loaded by its files' paths, and deletes nothing: no such option")
             _load_folder(connection, found, source, dry_run, as_json)
         elif source.startswith(("http://", "https://")):
             if sync or repair or dry_run:
