@@ -46,7 +46,15 @@ class Offered:
         return [row] * self.rows
 
 
-OFFERED: tuple[Offered, ...] = ()
+OFFERED: tuple[Offered, ...] = (
+    Offered(
+        "documents",
+        "Forty contracts, written by code as PDF, DOCX, text, HTML and Markdown, are read, and asked for their facts.",
+        _FOLDER / "documents" / "documents.yaml",
+        "cell_engine.demo.documents.play:play",
+        rows=40,
+    ),
+)
 
 
 def find_demo(name: str) -> Offered | None:
