@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from cell_engine.demo.documents import SPEC_FILE
-from cell_engine.demo.documents.contracts import CONTRACTS, NO_RISK, Contract, contracts, write_folder
+from cell_engine.demo.documents.contracts import CONTRACTS, RISKS, Contract, contracts, write_folder
+from cell_engine.demo.documents.play import compared
 from cell_engine.kinds.documents.reader import read_document
+from cell_engine.kinds.evidence import Claim, check
 from cell_engine.offline_model.answers import complete
-from cell_engine.specs import prompt
+from cell_engine.specs import answer_shape, prompt
 from cell_engine.specs.compile import compile_file
 
 PAGED = {"pdf": 3, "docx": 3, "txt": 3, "html": 1, "md": 1}
@@ -37,12 +39,20 @@ def test_the_folder_is_the_same_every_time_and_written_once(tmp_path: Path) -> N
 @pytest.mark.parametrize("suffix", PAGED)
 def test_the_offline_model_reads_in_each_format_what_is_true_of_a_contract(suffix: str) -> None:
     of_format = [found for found in contracts() if found[0].path.endswith(f".{suffix}")]
-    with_risk = next(found for found in of_format if found[0].risk != NO_RISK)
-    without = next(found for found in of_format if found[0].risk == NO_RISK)
+    with_risk = next(found for found in of_format if found[0].risk)
+    without = next(found for found in of_format if not found[0].risk)
     for contract, content in (with_risk, without):
         document = read_document(contract.path, content)
         assert len(document.pages) == PAGED[suffix]
-        assert _answers("\f".join(document.pages)) == contract.facts()
+        answers = _answers("\f".join(document.pages))
+        assert {column: answer["value"] for column, answer in answers.items()} == contract.facts()
+        quotes = [" ".join(one["quote"].split()) for one in answers["risk"]["evidence"]]
+        assert quotes == ([RISKS[contract.risk]] if contract.risk else [])
+        assert (answers["risk"]["not_found"] is None) == bool(contract.risk)
+        texts = {"text": "\f".join(document.pages)}
+        for answer in answers.values():
+            claims = [Claim(one["column"], one["quote"]) for one in answer["evidence"]]
+            assert not check(claims, dict(texts)).missing
 
 
 def _answers(text: str) -> dict[str, Any]:
@@ -55,17 +65,26 @@ def _answers(text: str) -> dict[str, Any]:
         if column.kind == "llm":
             names = {number: key for key, number in ids.items()}
             user = prompt.render(prompt.bind(column.settings["prompt"], ids), cells, names)  # type: ignore[arg-type]
-            value = {"type": "object", "properties": {"value": column.type.json_schema()}, "required": ["value"]}
-            schema = {"name": "cell", "strict": True, "schema": {**value, "additionalProperties": False}}
+            shape = answer_shape.schema(column.type, column.settings, ["text"])
+            schema = {"name": "cell", "strict": True, "schema": shape}
             request = {
                 "model": "any",
                 "messages": [{"role": "user", "content": user}],
                 "response_format": {"type": "json_schema", "json_schema": schema},
             }
-            cells[ids[column.key]] = answers[column.name] = json.loads(complete(request).content)["value"]
+            answers[column.name] = json.loads(complete(request).content)
     return answers
+
+
+def test_what_was_read_otherwise_is_named() -> None:
+    first: Contract = next(contracts())[0]
+    read = {first.path: {**first.facts(), "law": "Bavaria"}}
+    wrong, right = compared([first], read)
+    assert right == 5
+    assert wrong == [f"{first.path}: law is {first.law!r}, and was read as 'Bavaria'"]
+    assert len(compared([first], {})[0]) == 6
 
 
 def test_a_contract_knows_what_is_true_of_it() -> None:
     first: Contract = next(contracts())[0]
-    assert first.facts().keys() == {"counterparty", "starts", "ends", "amount", "law", "risk", "reason"}
+    assert first.facts().keys() == {"counterparty", "starts", "ends", "amount", "law", "risk"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from cell_engine.demo.documents.contracts import Contract, write_folder
 from cell_engine.demo.run import ACTOR
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("file", "counterparty", "starts", "ends", "amount", "law", "risk")
 _NAMED = 5
+_SHOWN_ROWS = 10
 
 Read = dict[str, dict[str, Json]]
 """By file, what its row shows by column."""
@@ -37,6 +38,9 @@ def play(stage: Stage) -> list[str]:
     with stage.round(f"{len(made)} contracts in {folder}"):
         _load(stage, folder)
     stage.show(*_COLUMNS)
+    stage.screen.say("Each answer rests on a quote that was found in its contract:")
+    for line in _quotes(stage):
+        stage.screen.say(f"  {line}")
     wrong, right = compared(made, _read(stage))
     stage.screen.say(
         f"{right} of {right + len(wrong)} facts were read as they were written: {', '.join(made[0].facts())}, of each."
@@ -63,11 +67,25 @@ def compared(made: Sequence[Contract], read: Read) -> tuple[list[str], int]:
     for contract in made:
         row = read.get(contract.path, {})
         for column, fact in contract.facts().items():
-            if row.get(column) == fact:
+            if column in row and row[column] == fact:
                 right += 1
             else:
                 wrong.append(f"{contract.path}: {column} is {fact!r}, and was read as {row.get(column)!r}")
     return wrong, right
+
+
+def _quotes(stage: Stage) -> list[str]:
+    """The evidence of the first risks."""
+    collection, version = stage.watched.collection, stage.watched.version
+    inputs, cells = stage.store(lambda connection: page(connection, collection.id, limit=_SHOWN_ROWS))
+    files = {one.row_id: one.value for one in inputs if version.by_id[one.column_id].name == "file"}
+    lines = []
+    for cell in cells:
+        if version.by_id[cell.column_id].name == "risk" and cell.value is not None:
+            for one in cast("list[dict[str, Any]]", (cell.details or {}).get("evidence") or []):
+                where = f", page {one['page']}" if "page" in one else ""
+                lines.append(f"{files[cell.row_id]}{where}: {cell.value}: {' '.join(one['quote'].split())}")
+    return lines
 
 
 def _read(stage: Stage) -> Read:
