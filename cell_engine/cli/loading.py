@@ -49,7 +49,7 @@ def load(
         bool, typer.Option("--sync", help="It is all there is: by the collection's key, change and delete rows, too.")
     ] = False,
     any_deletes: Annotated[
-        bool, typer.Option("--any-deletes", help="With --sync: though it deletes more than the collection's share.")
+        bool, typer.Option("--any-deletes", help="Delete more rows than the collection allows a sync.")
     ] = False,
     repair: Annotated[
         bool, typer.Option("--repair", help="FILE holds rejected lines, repaired, as `autofill rejected` wrote them.")
