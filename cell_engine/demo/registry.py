@@ -49,7 +49,7 @@ class Offered:
 OFFERED: tuple[Offered, ...] = (
     Offered(
         name="documents",
-        about="Forty contracts, written by code as PDF, DOCX, text, HTML and Markdown, are read, and asked for their facts.",
+        about="Forty contracts, made by code as PDF, DOCX, text, HTML and Markdown, are read, and asked for facts.",
         spec_file=_FOLDER / "documents" / "documents.yaml",
         program="cell_engine.demo.documents.play:play",
         rows=40,
