@@ -34,7 +34,8 @@ _REJECTED_SHOWN = 20
 def load(
     collection: CollectionName,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="CSV, TSV, JSON Lines or Parquet, with the names of columns.")
+        Path,
+        typer.Argument(metavar="FILE", help="CSV, TSV, JSON Lines or Parquet, with the names of columns; or a folder."),
     ],
     sync: Annotated[
         bool, typer.Option("--sync", help="It is all there is: by the collection's key, change and delete rows, too.")
@@ -50,11 +51,20 @@ def load(
 ) -> None:
     """Load a file's rows, and compute what they make due. The same file again is the same batch: nothing changes.
 
+    The files of a folder become rows by the collection's `files`, each once: a changed one changes its row.
+
     Lines that do not fit are listed with their numbers and left out; the others go in, and the exit code is 5.
     `autofill rejected` keeps them, to be repaired.
     """
+    from cell_engine.load.folder import is_folder
     from cell_engine.store.collections import find_collection
 
+    if is_folder(str(file)):
+        if sync or repair or any_deletes:
+            raise BadValueError("a folder is loaded by its files' paths and deletes nothing: it takes no such option")
+        with open_database() as connection:
+            _load_folder(connection, find_collection(connection, full_name(collection)), str(file), dry_run, as_json)
+        return
     if any_deletes and not sync:
         raise BadValueError("--any-deletes goes with --sync: without it nothing is deleted")
     if repair and (sync or dry_run):
@@ -133,6 +143,22 @@ def _load(connection: Connection, collection: Collection, file: Path) -> None:
         loaded = load_file(connection, collection, file, actor=actor(), on_rows=on_rows)
     _say_loaded(connection, collection, file, loaded)
     _end_with(file, loaded.rejected, loaded.rejected_rows)
+
+
+def _load_folder(connection: Connection, collection: Collection, folder: str, dry_run: bool, as_json: bool) -> None:
+    from cell_engine.cli.folders import load_files
+
+    rejected = load_files(
+        connection,
+        collection,
+        folder,
+        dry_run=dry_run,
+        as_json=as_json,
+        progress=_progress("reading files"),
+        say_synced=lambda done: _say_synced(connection, collection, folder, done),
+    )
+    if rejected:
+        raise typer.Exit(REJECTED_EXIT)
 
 
 def _say_loaded(connection: Connection, collection: Collection, file: Path, loaded: Loaded) -> None:

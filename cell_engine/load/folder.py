@@ -26,7 +26,6 @@ from cell_engine.store.collections import Collection, load_version
 from cell_engine.store.database import Connection
 from cell_engine.store.files import same_content, wake_waiting
 
-WAKE_PATHS = 1_000
 _URL = re.compile(r"([a-z][a-z0-9]*):/+(?=[^/])")
 
 
@@ -62,17 +61,10 @@ def load_folder(
     assert path.files is not None
     source = place(path.files.root)
     below = _below(source, path.files.root, folder)
-    paths: list[str] = []
-    woken = 0
-
-    def records(version: Version) -> Iterator[Record]:
-        return folder_rows(source, below, version, collection.full_name, paths.append)
-
-    paths.clear()
     synced = sync_rows(
         connection,
         collection,
-        records,
+        lambda version: folder_rows(source, below, version, collection.full_name),
         key_columns=[path.id],
         key="files",
         source=clean_text(folder),
@@ -81,9 +73,7 @@ def load_folder(
         apply=apply,
         on_rows=on_files,
     )
-    if apply:
-        for first in range(0, len(paths), WAKE_PATHS):
-            woken += wake_waiting(connection, collection.id, path.id, paths[first : first + WAKE_PATHS])
+    woken = wake_waiting(connection, collection.id, path.id, digest.id) if apply else 0
     return LoadedFolder(synced, same_content(connection, collection.id, path.id, digest.id), woken)
 
 
@@ -98,10 +88,8 @@ def file_columns(version: Version, collection: str) -> dict[Fact, Column]:
     return found
 
 
-def folder_rows(
-    source: Place, below: str, version: Version, collection: str, took: Callable[[str], None] = lambda path: None
-) -> Iterator[Record]:
-    """A record for each file; its line is the file's number, in order of the paths. `took` is told each good one."""
+def folder_rows(source: Place, below: str, version: Version, collection: str) -> Iterator[Record]:
+    """A record for each file; its line is the file's number, in order of the paths."""
     columns = file_columns(version, collection)
     pattern = columns["path"].files.pattern if columns["path"].files else None
     for number, found in enumerate(source.walk(pattern or "**/*", below), 1):
@@ -114,7 +102,6 @@ def folder_rows(
             yield rejection(number, clean_text(str(error)))
             continue
         yield _row(number, facts, columns)
-        took(facts.path)
 
 
 def _row(number: int, facts: FileFacts, columns: dict[Fact, Column]) -> Record:
