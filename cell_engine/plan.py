@@ -217,7 +217,7 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
             stuck[column.id] = _SHOWN_NOT_FOUND
             unfound.append(Unfound(column, passed_on, mark, read_change))
         elif needed:
-            inputs = {source: value for source, (_, value) in zip(version.reads[column.id], shown, strict=True)}
+            inputs = {dep.column: value for dep, (_, value) in zip(column.deps, shown, strict=True) if not dep.silent}
             due.append(Due(column, inputs, mark, read_change, forced))
             if not cell.user_set:
                 moving.add(column.id)

@@ -62,6 +62,13 @@ OFFERED: tuple[Offered, ...] = (
         program="cell_engine.demo.web.feed:play",
         rows=8,
     ),
+    Offered(
+        "documents",
+        "Forty contracts, written by code as PDF, DOCX, text, HTML and Markdown, are read, and asked for their facts.",
+        _FOLDER / "documents" / "documents.yaml",
+        "cell_engine.demo.documents.play:play",
+        rows=40,
+    ),
 )
 
 

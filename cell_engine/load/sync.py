@@ -5,7 +5,7 @@ only what differs is written and signalled: a row that is as it was costs nothin
 and is what is shown. A snapshot says nothing of columns that it does not have.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -63,6 +63,7 @@ def sync_rows(
     key: str,
     source: str,
     actor: str,
+    key_columns: Sequence[int] = (),
     deletes: bool = True,
     any_deletes: bool = False,
     apply: bool = True,
@@ -75,22 +76,24 @@ def sync_rows(
     earlier line has, are rejected. With `deletes`, rows that are not in the snapshot go, softly (`syncing.restore`
     brings them back): unless a line could not be read, for it may be theirs; and unless they are more than the
     collection's `delete_share`, which is refused without `any_deletes`. Without `apply`, nothing but the comparison.
-    `check` is called when all records have been read, and may raise.
+    Rows are told apart by `key_columns`, by id, where those are given, else by what the collection declares. `check` is
+    called when all records have been read, and may raise.
 
     Interrupted at any point, called again it finishes. Raises BadValueError for a collection that declares no key,
     LoadError for a snapshot that is refused, OvertakenError once another sync of the collection has begun.
     """
     loading = load_loading(connection, collection.id)
-    if not loading.key:
+    by = tuple(key_columns) or loading.key
+    if not by:
         raise BadValueError(
             f"{collection.full_name} declares no key, by which a sync tells rows apart: write key: [column] into its "
             "YAML, and apply it"
         )
     while True:
         version = load_version(connection, collection.id)
-        sync = Sync(connection, version, loading.key, source=source, actor=actor)
+        sync = Sync(connection, version, by, source=source, actor=actor)
         try:
-            staging = _Staging(sync, version, loading.key, source, on_rows, Synced(sync.number, apply))
+            staging = _Staging(sync, version, by, source, on_rows, Synced(sync.number, apply))
             staging.run(records(version))
             check()
             done, counts = staging.done, sync.compare()

@@ -15,7 +15,7 @@ from cell_engine.specs.types import ColumnType, ValueType
 DELETE_SHARE = 0.5
 """Of its rows: what a snapshot may delete unless the collection declares another share."""
 
-_KEY_TYPES: tuple[ValueType, ...] = ("text", "url", "integer", "date", "datetime", "choice")
+_KEY_TYPES: tuple[ValueType, ...] = ("text", "url", "file", "integer", "date", "datetime", "choice")
 
 
 @dataclass(frozen=True)

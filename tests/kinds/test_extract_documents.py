@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,7 @@ def test_the_files_are_those_that_the_script_makes() -> None:
     ("name", "media_type", "pages"),
     [
         ("two-pages.pdf", PDF, [FIRST, SECOND]),
+        ("form.pdf", PDF, ["Name of the tenant\nAda Lovelace"]),
         ("two-pages.docx", DOCX, [FIRST, SECOND]),
         ("two-pages.txt", TEXT, ["SUPPLY\n\n" + "\n\n".join(make.FIRST), SECOND]),
         ("page.html", HTML, [f"{FIRST}\n{SECOND}"]),
@@ -245,3 +247,13 @@ async def test_documents_are_read_in_a_process_of_their_own(readers: Parsers) ->
     assert by_name["two-pages.docx"]["pages"] == [FIRST, SECOND]
     assert "encrypted" in by_name["encrypted.pdf"]["refused"]
     assert sum("refused" in answer for answer in answers) == 18
+
+
+@pytest.mark.anyio
+async def test_a_process_that_reads_writes_nothing(tmp_path: Path) -> None:
+    readers = Parsers("tests.kinds.writing_reader", "file", most=1)
+    try:
+        assert "OSError" in (await readers.ask({"path": str(tmp_path / "x")}, b"x", 30))["refused"]
+        assert (tmp_path / "x").stat().st_size == 0
+    finally:
+        await readers.close()

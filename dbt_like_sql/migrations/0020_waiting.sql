@@ -1,0 +1,3 @@
+-- Cells that wait for a file: since when, as column id -> seconds since 1970 by this server's clock; null where none does.
+alter table autofill.work add column waiting jsonb;
+create index work_waiting on autofill.work (collection_id) where state = 'delayed' and waiting is not null;

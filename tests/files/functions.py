@@ -1,0 +1,2 @@
+def shout(content: str) -> str:
+    return content.upper()
