@@ -48,6 +48,21 @@ class Offered:
 
 OFFERED: tuple[Offered, ...] = (
     Offered(
+        name="pages",
+        about="A small site on loopback becomes a collection; two pages change, and only these are computed again.",
+        spec_file=_FOLDER / "web" / "pages.yaml",
+        program="cell_engine.demo.web.pages:play",
+        rows=12,
+        environment={"AUTOFILL_FETCH_ALLOW": "127.0.0.1", "AUTOFILL_FETCH_DELAY": "0"},
+    ),
+    Offered(
+        name="feed",
+        about="The entries of a feed on loopback become rows; one is new and one changes, and only these are computed.",
+        spec_file=_FOLDER / "web" / "feed.yaml",
+        program="cell_engine.demo.web.feed:play",
+        rows=8,
+    ),
+    Offered(
         "documents",
         "Forty contracts, written by code as PDF, DOCX, text, HTML and Markdown, are read, and asked for their facts.",
         _FOLDER / "documents" / "documents.yaml",
