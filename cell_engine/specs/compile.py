@@ -278,17 +278,19 @@ class _Compiler:
         if not fields or not isinstance(settings, dict):
             return
         for setting, text in settings.items():
-            if not isinstance(text, str) or setting not in draft.raw.get(kind, {}):
+            if not isinstance(text, str):
                 continue
+            is_own = setting in (draft.raw.get(kind) or {})  # else the collection's, and its mistake is said once
+            path, subject = ((*draft.path, kind), draft.subject) if is_own else ((kind,), f"{kind}: ")
             names = prompt.references(text)
-            lines = self.document.lines_within((*draft.path, kind, setting), prompt.REFERENCE, len(names))
+            lines = self.document.lines_within((*path, setting), prompt.REFERENCE, len(names))
             first_lines = dict(zip(reversed(names), reversed(lines), strict=True))
             for name in dict.fromkeys(names):
                 if setting in fields:
                     yield name, first_lines[name]
                 elif name in self.by_name:
                     message = f"{setting} is the same for every row: refer to {{{{{name}}}}} in {' or '.join(fields)}"
-                    self._problem_at(first_lines[name], draft.subject + message)
+                    self._problem_at(first_lines[name], subject + message)
 
     def _examples(self, draft: _Draft) -> None:
         found = getattr(draft.settings, "examples", None)
