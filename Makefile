@@ -7,7 +7,7 @@ LLAMA := .venv-llama
 
 .PHONY: demo test test-llama check bench soak lock clean
 
-# Any argument goes on: make demo ARGS=--once
+# Any argument goes on: make demo ARGS=--once, and another demo by its name: make demo ARGS="feed --once"
 demo: $(VENV)/installed
 	$(BIN)/autofill demo $(ARGS)
 

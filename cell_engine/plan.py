@@ -227,6 +227,10 @@ def plan(
             unfound.append(Unfound(column, passed_on, mark, read_change))
         elif needed:
             inputs = {source: value for source, (_, value) in zip(sources, shown, strict=True)}
+            if column.files is not None:
+                for dep in column.deps:
+                    if dep.silent:
+                        del inputs[dep.column]
             due.append(Due(column, inputs, mark, read_change, forced))
             if not cell.user_set:
                 moving.add(column.id)

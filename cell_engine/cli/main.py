@@ -8,7 +8,19 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cell_engine.cli import changes, dispatches, limits, money, people, providers, records, services, stack_commands
+from cell_engine.cli import (
+    changes,
+    demos,
+    dispatches,
+    limits,
+    loading,
+    money,
+    people,
+    providers,
+    records,
+    services,
+    stack_commands,
+)
 from cell_engine.errors import AutofillError
 
 EXIT_CODES = """\
@@ -66,7 +78,9 @@ app = typer.Typer(
 )
 for module, panel in (
     (stack_commands, "The whole thing on this machine"),
+    (demos, "The whole thing on this machine"),
     (people, "Collections"),
+    (loading, "Collections"),
     (changes, "Your changes"),
     (dispatches, "Dispatches and rules"),
     (records, "What happened"),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import cast
 
 from cell_engine.errors import AutofillError, BadValueError
 from cell_engine.kinds import llm_request
 from cell_engine.kinds.base import Answer, Call, Failure, Outcome
 from cell_engine.kinds.evidence import Checked, Claim, check
+from cell_engine.kinds.llm_chunks import Remembered, chunked
 from cell_engine.kinds.llm_client import Clients, Spent
 from cell_engine.kinds.llm_reading import Said, content_of, read
 from cell_engine.kinds.llm_request import Message
@@ -36,6 +38,7 @@ class LlmKind:
         """Without arguments ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` are read at first use, for columns that name no
         address and no key of their own."""
         self._clients = Clients(base_url, api_key)
+        self._remembered = Remembered()
         prices()  # a file of the user's that cannot be read is told at the start, not by the first call
 
     def check(self, column: Column) -> None:
@@ -57,16 +60,24 @@ class LlmKind:
         if trouble is not None:
             return trouble
         spent = Spent(str(call.column.settings["model"]))
+        parts = chunked(call)
         try:
             async with asyncio.timeout(call.deadline):
-                outcome = await self.converse(call, llm_request.messages(call), spent)
+                if parts is None:
+                    outcome = await self._ask(spent, call)
+                else:
+                    outcome = await parts.compute(partial(self._ask, spent), self._remembered)
         except TimeoutError:
-            outcome = Failure("transient", f"The model gave no answer within {call.deadline:g} s.")
+            progress = f" {parts.progress}" if parts is not None else ""
+            outcome = Failure("transient", f"The model gave no answer within {call.deadline:g} s.{progress}")
         return spent.on(outcome)
 
     async def close(self) -> None:
         """Close all connections."""
         await self._clients.close()
+
+    async def _ask(self, spent: Spent, call: Call) -> Outcome:
+        return await self.converse(call, llm_request.messages(call), spent)
 
     async def converse(self, call: Call, messages: Sequence[Message], spent: Spent) -> Outcome:
         """One answer with its corrections: the conversation goes on from ``messages`` until one fits, and is supported.

@@ -349,7 +349,10 @@ MISTAKES = [
     ("- {name: b, type: text, llm: {model: m, prompt: x}}", "but no kind: add 'kind: llm'"),
     # kinds and their settings
     ("- {name: b, type: text, kind: lm, deps: [a]}", "unknown kind 'lm'; did you mean 'llm'?"),
-    ("- {name: b, type: text, kind: xyzzy, deps: [a]}", "unknown kind 'xyzzy'; known kinds: llm, function, fetch"),
+    (
+        "- {name: b, type: text, kind: xyzzy, deps: [a]}",
+        "unknown kind 'xyzzy'; known kinds: llm, function, fetch, extract",
+    ),
     ("- {name: b, type: text, kind: 3, deps: [a]}", "kind: expected text, got 3"),
     ("- {name: b, type: text, kind: llm, deps: [a]}", "kind llm needs its settings under 'llm': model, prompt"),
     ("- {name: b, type: text, kind: llm, deps: [a], llm: m}", "kind llm needs its settings under 'llm'"),
@@ -407,8 +410,8 @@ MISTAKES = [
     ("- {name: b, type: text, cache: true}", "an input column .* takes no 'cache'"),
     ("- {name: b, type: text, cache: 7d, " + LLM + "}", r"cache: expected true, false or {ttl: 7d}, got '7d'"),
     ("- {name: b, type: text, cache: {}, " + LLM + "}", "'cache.ttl' is missing"),
-    ("- {name: b, type: text, cache: {ttl: 7}, " + LLM + "}", "cache.ttl: '7' is no time to live: .* such as 12h"),
-    ("- {name: b, type: text, cache: {ttl: 0s}, " + LLM + "}", "cache.ttl: '0s' is no time to live"),
+    ("- {name: b, type: text, cache: {ttl: 7}, " + LLM + "}", "cache.ttl: '7' is no length of time: .* such as 12h"),
+    ("- {name: b, type: text, cache: {ttl: 0s}, " + LLM + "}", "cache.ttl: '0s' is no length of time"),
     ("- {name: b, type: text, cache: {ttl: 91d}, " + LLM + "}", "90d at most"),
     ("- {name: b, type: integer, kind: fetch, deps: [a]}", "kind fetch makes values of type text or json"),
     ("- {name: b, type: text, kind: fetch}", "it reads no column"),
