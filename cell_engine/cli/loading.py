@@ -22,7 +22,7 @@ from cell_engine.cli.common import (
 from cell_engine.errors import BadValueError
 
 if TYPE_CHECKING:
-    from cell_engine.load import Loaded, Synced
+    from cell_engine.load import Loaded, ReadAs, Synced
     from cell_engine.store.collections import Collection
     from cell_engine.store.database import Connection
     from cell_engine.store.rejected import KeptLine
@@ -33,19 +33,33 @@ _REJECTED_SHOWN = 20
 
 def load(
     collection: CollectionName,
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="CSV, TSV, JSON Lines or Parquet, with the names of columns; or a folder."),
-    ],
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="CSV, TSV, JSON Lines, Parquet or .xlsx, with the names of columns; a folder; the address of a feed. "
+            "Default: the feed that the collection declares.",
+        ),
+    ] = None,
+    sheet: Annotated[str | None, typer.Option(help="Of a workbook: the sheet, where there are several.")] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="Of a text that is not UTF-8 and has no byte order mark: windows-1252, …")
+    ] = None,
     sync: Annotated[
         bool, typer.Option("--sync", help="It is all there is: by the collection's key, change and delete rows, too.")
     ] = False,
     any_deletes: Annotated[
-        bool, typer.Option("--any-deletes", help="With --sync: though it deletes more than the collection's share.")
+        bool, typer.Option("--any-deletes", help="Delete more rows than the collection allows a sync.")
     ] = False,
     repair: Annotated[
         bool, typer.Option("--repair", help="FILE holds rejected lines, repaired, as `autofill rejected` wrote them.")
     ] = False,
+    query: Annotated[
+        Path | None, typer.Option(metavar="FILE.sql", help="Instead of a file: what this query gives, synced by key.")
+    ] = None,
+    connection_name: Annotated[
+        str | None, typer.Option("--connection", help="Of the query: the database that AUTOFILL_SOURCE_<NAME> is.")
+    ] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -54,31 +68,45 @@ def load(
     The files of a folder become rows by the collection's `files`, each once: a changed one changes its row.
 
     Lines that do not fit are listed with their numbers and left out; the others go in, and the exit code is 5.
-    `autofill rejected` keeps them, to be repaired.
+    `autofill rejected` keeps them, to be repaired. Of a feed, new entries go in and those that changed are changed; one
+    that has not changed costs nothing.
     """
+    from cell_engine.load import ReadAs
     from cell_engine.load.folder import is_folder
-    from cell_engine.store.collections import find_collection
+    from cell_engine.store.collections import find_collection, load_loading
 
-    if is_folder(str(file)):
-        if sync or repair or any_deletes:
-            raise BadValueError("a folder is loaded by its files' paths and deletes nothing: it takes no such option")
-        with open_database() as connection:
-            _load_folder(connection, find_collection(connection, full_name(collection)), str(file), dry_run, as_json)
-        return
-    if any_deletes and not sync:
-        raise BadValueError("--any-deletes goes with --sync: without it nothing is deleted")
+    how = ReadAs(encoding, sheet)
+    if any_deletes and not sync and query is None:
+        raise BadValueError("--any-deletes goes with --sync or --query: without them nothing is deleted")
     if repair and (sync or dry_run):
         raise BadValueError("--repair goes with neither --sync nor --dry-run")
     with open_database() as connection:
         found = find_collection(connection, full_name(collection))
-        if repair:
+        if query is not None:
+            if connection_name is None or source is not None or repair or encoding or sheet:
+                raise BadValueError("--query goes with --connection NAME, and with no file")
+            _query(connection, found, query, connection_name, any_deletes, dry_run, as_json)
+            return
+        source = source or load_loading(connection, found.id).feed
+        if source is None:
+            raise BadValueError(f"{found.full_name} declares no feed: name a file, or the address of a feed")
+        file = Path(source)
+        if is_folder(source):
+            if sync or repair or encoding or sheet:
+                raise BadValueError("a folder is loaded by its files' paths, and deletes nothing: no such option")
+            _load_folder(connection, found, source, dry_run, as_json)
+        elif source.startswith(("http://", "https://")):
+            if sync or repair or dry_run:
+                raise BadValueError("a feed takes none of --sync, --repair and --dry-run: it is synced in any case")
+            _feed(connection, found, source, as_json)
+        elif repair:
             _repair(connection, found, file, as_json)
         elif sync:
-            _sync(connection, found, file, any_deletes, dry_run, as_json)
+            _sync(connection, found, file, how, any_deletes, dry_run, as_json)
         elif dry_run:
-            _estimate(connection, found, file, as_json)
+            _estimate(connection, found, file, how, as_json)
         else:
-            _load(connection, found, file)
+            _load(connection, found, file, how)
 
 
 def rejected(
@@ -136,11 +164,11 @@ def restore(
         typer.echo(f"{found.full_name}: {rows:,} rows are back; {_computing(dispatches)}")
 
 
-def _load(connection: Connection, collection: Collection, file: Path) -> None:
+def _load(connection: Connection, collection: Collection, file: Path, how: ReadAs) -> None:
     from cell_engine.load import load_file
 
     with _progress("loading") as on_rows:
-        loaded = load_file(connection, collection, file, actor=actor(), on_rows=on_rows)
+        loaded = load_file(connection, collection, file, actor=actor(), on_rows=on_rows, how=how)
     _say_loaded(connection, collection, file, loaded)
     _end_with(file, loaded.rejected, loaded.rejected_rows)
 
@@ -177,18 +205,24 @@ def _say_loaded(connection: Connection, collection: Collection, file: Path, load
         typer.echo(f"{collection.full_name}: {file.name} was loaded before, as batch {batches}; nothing changed")
 
 
-def _estimate(connection: Connection, collection: Collection, file: Path, as_json: bool) -> None:
+def _estimate(connection: Connection, collection: Collection, file: Path, how: ReadAs, as_json: bool) -> None:
     from cell_engine.estimate import estimate_new
     from cell_engine.load import file_rows
     from cell_engine.plan import Row
     from cell_engine.store.collections import load_version
 
     version = load_version(connection, collection.id)
-    print_estimate(estimate_new(connection, collection, version, map(Row, file_rows(file, version))), as_json)
+    print_estimate(estimate_new(connection, collection, version, map(Row, file_rows(file, version, how))), as_json)
 
 
 def _sync(
-    connection: Connection, collection: Collection, file: Path, any_deletes: bool, dry_run: bool, as_json: bool
+    connection: Connection,
+    collection: Collection,
+    file: Path,
+    how: ReadAs,
+    any_deletes: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     from cell_engine.cli import render
     from cell_engine.load import sync_file
@@ -202,12 +236,57 @@ def _sync(
             any_deletes=any_deletes or dry_run,
             apply=not dry_run,
             on_rows=on_rows,
+            how=how,
         )
     if as_json:
-        render.print_json(asdict(done) | {"batches": [batch.key for batch in done.batches]})
+        render.print_json(_synced_json(done))
     else:
         _say_synced(connection, collection, file.name, done)
     _end_with(file, done.rejected, done.rejected_lines)
+
+
+def _feed(connection: Connection, collection: Collection, url: str, as_json: bool) -> None:
+    from cell_engine.cli import render
+    from cell_engine.load.feed import sync_feed
+    from cell_engine.log import redact_text
+
+    done = sync_feed(connection, collection, url, actor=actor())
+    shown = redact_text(url)
+    if as_json:
+        render.print_json({"body": done.body, "synced": None if done.synced is None else _synced_json(done.synced)})
+    elif done.synced is None:
+        typer.echo(f"{collection.full_name}: {shown} has not changed")
+    else:
+        _say_synced(connection, collection, shown, done.synced)
+    if done.synced is not None:
+        _end_with(shown, done.synced.rejected, done.synced.rejected_lines)
+
+
+def _query(
+    connection: Connection,
+    collection: Collection,
+    file: Path,
+    name: str,
+    any_deletes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    from cell_engine.cli import render
+    from cell_engine.load.query_rows import open_query, sync_query
+
+    query = open_query(file, name)
+    done = sync_query(
+        connection, collection, query, actor=actor(), any_deletes=any_deletes or dry_run, apply=not dry_run
+    )
+    if as_json:
+        render.print_json(_synced_json(done))
+    else:
+        _say_synced(connection, collection, query.source, done)
+    _end_with(query.source, done.rejected, done.rejected_lines)
+
+
+def _synced_json(done: Synced) -> dict[str, Any]:
+    return asdict(done) | {"batches": [batch.key for batch in done.batches]}
 
 
 def _say_synced(connection: Connection, collection: Collection, source: str, done: Synced) -> None:
@@ -245,7 +324,7 @@ def _repair(connection: Connection, collection: Collection, file: Path, as_json:
         raise typer.Exit(REJECTED_EXIT)
 
 
-def _end_with(file: Path, rejected: Sequence[tuple[int, str]], count: int) -> None:
+def _end_with(file: Path | str, rejected: Sequence[tuple[int, str]], count: int) -> None:
     """Tell of rejected lines, and exit with their code, if there are any."""
     if not count:
         return

@@ -1,5 +1,6 @@
 """The calls that a row's visit would make, and what its columns' calls took before."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,7 +84,9 @@ def _inputs(column: Column, row: Row) -> dict[int, Json]:
 
 
 def characters_of(column: Column, inputs: Mapping[int, Json], names: Mapping[int, str]) -> int:
-    return sum(map(len, prompt.conversation(column.settings, inputs, names)))
+    said = prompt.conversation(column.settings, inputs, names)
+    answers = sum(len(json.dumps(example, ensure_ascii=False)) for _, example in said.examples)
+    return len(said.system) + len(said.user) + sum(len(asked) for asked, _ in said.examples) + answers
 
 
 def simulate(

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import cast
 
 from cell_engine.errors import AutofillError, BadValueError
 from cell_engine.kinds import llm_request
 from cell_engine.kinds.base import Answer, Call, Failure, Outcome
+from cell_engine.kinds.evidence import Checked, Claim, check
 from cell_engine.kinds.llm_chunks import Remembered, chunked
 from cell_engine.kinds.llm_client import Clients, Spent
-from cell_engine.kinds.llm_reading import content_of, value_of
+from cell_engine.kinds.llm_reading import Said, content_of, read
 from cell_engine.kinds.llm_request import Message
 from cell_engine.prices import prices
 from cell_engine.shares import ProviderKey
+from cell_engine.specs import answer_shape
+from cell_engine.specs.text import Json, shorten
 from cell_engine.specs.version import Column
 
 CORRECTIONS = 2
 """How often an answer of the wrong shape is sent back before the cell fails: every try is billed."""
+
+CHECKED_IN_LINE = 100_000
+"""Quotes from so many characters are looked up on the worker's loop, which stands still meanwhile: some 50 ms."""
 
 
 class LlmKind:
@@ -70,12 +77,18 @@ class LlmKind:
         await self._clients.close()
 
     async def _ask(self, spent: Spent, call: Call) -> Outcome:
-        return await self._converse(call, llm_request.messages(call), spent)
+        return await self.converse(call, llm_request.messages(call), spent)
 
-    async def _converse(self, call: Call, messages: Sequence[Message], spent: Spent) -> Outcome:
-        """One call with its corrections: the conversation goes on from ``messages`` until an answer fits."""
+    async def converse(self, call: Call, messages: Sequence[Message], spent: Spent) -> Outcome:
+        """One answer with its corrections: the conversation goes on from ``messages`` until one fits, and is supported.
+
+        A wrong shape is sent back ``CORRECTIONS`` times at most, and quotes that do not stand in the inputs once: who
+        has made one up makes up the next.
+        """
         endpoint = self._clients.endpoint(call.column.settings)
+        settings = call.column.settings
         messages = list(messages)
+        failure = None
         for _ in range(CORRECTIONS + 1):
             completion = await self._clients.complete(endpoint, llm_request.body(call, messages), call.traffic)
             if isinstance(completion, Failure):
@@ -85,10 +98,45 @@ class LlmKind:
             if isinstance(content, Failure):
                 return content
             try:
-                value = value_of(content, call.column.type)
+                said = read(content, call.column.type, settings)
             except BadValueError as error:
-                problem = str(error)
-                messages += llm_request.correction(content, problem)
-            else:
-                return Answer(value)
-        return Failure("schema", f"The model's answer does not fit, after {CORRECTIONS} corrections: {problem}")
+                failure = Failure(
+                    "schema", f"The model's answer does not fit, after {CORRECTIONS} corrections: {error}"
+                )
+                messages += llm_request.correction(content, str(error))
+                continue
+            if said.not_found is not None:
+                return Answer(None, not_found=said.not_found)
+            if not answer_shape.needs_evidence(settings):
+                return Answer(said.value)
+            checked = await _checked(said.claims, llm_request.quotable(call))
+            if checked.evidence:
+                return Answer(said.value, details=checked.details)
+            is_second = failure is not None and failure.error_class == "unsupported"
+            failure = Failure("unsupported", _unsupported(said))
+            if is_second:
+                return failure
+            messages += llm_request.correction(content, _not_there(said.claims))
+        assert failure is not None
+        return failure
+
+
+async def _checked(claims: Sequence[Claim], inputs: Mapping[str, Json]) -> Checked:
+    if sum(len(value) for value in inputs.values() if isinstance(value, str)) < CHECKED_IN_LINE:
+        return check(claims, inputs)
+    return await asyncio.to_thread(check, claims, inputs)
+
+
+def _unsupported(said: Said) -> str:
+    answer = shorten(said.value)
+    if not said.claims:
+        return f"The model answered {answer}, and quoted nothing that it rests on."
+    quotes = ", ".join(shorten(one.quote, 120) for one in said.claims[:3])
+    return f"The model answered {answer}, and none of what it quotes stands in the inputs: {quotes}"
+
+
+def _not_there(claims: Sequence[Claim]) -> str:
+    if not claims:
+        return '"evidence" is empty: quote the passages that the answer rests on, or say not found'
+    quotes = "; ".join(f"{json.dumps(one.quote, ensure_ascii=False)} of {one.column}" for one in claims)
+    return f"none of the quotes stands in the data: {quotes}. Quote word for word, and leave nothing out within a quote"

@@ -16,9 +16,11 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, TypeAlias, cast
 
-from cell_engine.kinds.base import PAUSING, Call, Failure, Outcome
+from cell_engine.kinds.base import PAUSING, Answer, Call, Failure, Outcome
 from cell_engine.kinds.chunking import Part, parts
-from cell_engine.specs.text import Json
+from cell_engine.kinds.evidence import Claim, check
+from cell_engine.specs import prompt
+from cell_engine.specs.text import Json, shorten
 from cell_engine.specs.types import ColumnType
 
 MOST_PARTS = 1_000
@@ -27,8 +29,8 @@ TRIES = 3
 
 _PAUSE_SECONDS = 0.5
 _REMEMBERED = 5_000
-_WHOLE = ("evidence", "not_found")
-"""Settings of the answer, which ``reduce`` alone gives."""
+_OF_PROMPT = ("examples",)
+"""Settings that go with ``prompt`` alone."""
 
 Ask: TypeAlias = Callable[[Call], Awaitable[Outcome]]
 """Asks the model a column's prompt over a call's inputs, corrections included."""
@@ -81,7 +83,7 @@ class Chunked:
         for part in self.parts:
             found = await self._part(part, ask, remembered)
             if isinstance(found, str):
-                notes.append(f"{part.name}:\n{found.strip()}")
+                notes.append(f"{part.name}:\n{found}")
                 self.answered += 1
                 continue
             if settings.get("failed") != "leave_out" or found.error_class in PAUSING | {"rate_limited"}:
@@ -91,12 +93,28 @@ class Chunked:
             if len(failed) == len(self.parts):
                 return replace(found, message=f"None of its {len(failed):,} parts could be read: {found.message}")
         outcome = await ask(self._reduce("\n\n".join(notes)))
+        if isinstance(outcome, Answer):
+            for key in self._keys:
+                remembered.forget(key)
+            outcome = await self._supported(outcome)
         if isinstance(outcome, Failure):
             return outcome
-        for key in self._keys:
-            remembered.forget(key)
         chunks: dict[str, Json] = {"count": len(self.parts), "failed": failed}
         return replace(outcome, details={**(outcome.details or {}), "chunks": chunks})
+
+    async def _supported(self, answer: Answer) -> Outcome:
+        """The quotes that stand in the text itself: those found so far stand in what the parts came to."""
+        quoted = cast(list[dict[str, Any]], (answer.details or {}).get("evidence"))
+        if not quoted:
+            return answer
+        claims = [Claim(one["column"], one["quote"]) for one in quoted]
+        names = self.call.names
+        inputs = {names[column]: self.call.inputs[column] for column in prompt.referred(self._parts_of("reduce"))}
+        checked = await asyncio.to_thread(check, claims, inputs)
+        if not checked.evidence:
+            said = ", ".join(shorten(claim.quote, 120) for claim in claims[:3])
+            return Failure("unsupported", f"The model answered from its parts, and no quote stands in the text: {said}")
+        return replace(answer, details={**(answer.details or {}), "evidence": checked.evidence})
 
     async def _part(self, part: Part, ask: Ask, remembered: Remembered) -> str | Failure:
         call = self._map(part)
@@ -111,8 +129,9 @@ class Chunked:
                 return outcome
             await asyncio.sleep(outcome.retry_after or _PAUSE_SECONDS * 2**tried)
             tried += 1
-        remembered.keep(key, str(outcome.value))
-        return str(outcome.value)
+        note = _note(outcome)
+        remembered.keep(key, note)
+        return note
 
     @property
     def _settings(self) -> Mapping[str, Any]:
@@ -121,22 +140,33 @@ class Chunked:
     def _map(self, part: Part) -> Call:
         """Asks for text whatever the column's type: a part may have nothing to say of a date."""
         told = f"The text is too long for one reading. This is {part.name}: answer from this part alone."
-        return self._asking("map", part.text, told, ColumnType("text"), without=_WHOLE)
+        return self._asking("map", part.text, told, ColumnType("text"))
 
     def _reduce(self, notes: str) -> Call:
         told = f"In place of a text too long for one reading stands what its {len(self.parts)} parts came to."
         return self._asking("reduce", notes, told, self.call.column.type)
 
-    def _asking(self, prompt: str, text: str, told: str, of_type: ColumnType, without: tuple[str, ...] = ()) -> Call:
+    def _asking(self, name: str, text: str, told: str, of_type: ColumnType) -> Call:
         column = self.call.column
-        settings = {name: value for name, value in column.settings.items() if name not in without}
+        settings = {key: value for key, value in column.settings.items() if key not in _OF_PROMPT}
         system = settings.get("system")
-        settings |= {"prompt": settings[prompt], "system": f"{system}\n\n{told}" if system else told}
+        settings |= {"prompt": self._parts_of(name), "system": f"{system}\n\n{told}" if system else told}
         return replace(
             self.call,
             column=replace(column, type=of_type, settings=settings),
             inputs={**self.call.inputs, self.column: text},
         )
+
+    def _parts_of(self, name: str) -> list[Json]:
+        return cast(list[Json], self.call.column.settings[name])
+
+
+def _note(answer: Answer) -> str:
+    """What a part came to, with the quotes that stand in it."""
+    if answer.not_found is not None:
+        return f"Nothing: {answer.not_found}"
+    quotes = cast(list[dict[str, Any]], (answer.details or {}).get("evidence") or [])
+    return "\n".join([str(answer.value).strip(), *(f"Quote: {one['quote']}" for one in quotes)])
 
 
 def chunked(call: Call) -> Chunked | None:
@@ -144,8 +174,8 @@ def chunked(call: Call) -> Chunked | None:
     settings = cast(Mapping[str, Any] | None, call.column.settings.get("chunks"))
     if settings is None:
         return None
-    references = [part["column"] for part in cast(list[Any], call.column.settings["map"]) if isinstance(part, dict)]
-    text = call.inputs[references[0]]
+    (cut,) = prompt.referred(cast(list[Json], call.column.settings["map"]))
+    text = call.inputs[cut]
     if not isinstance(text, str) or len(text) <= settings["size"]:
         return None
-    return Chunked(call, references[0], parts(text, settings["size"], settings.get("overlap") or 0))
+    return Chunked(call, cut, parts(text, settings["size"], settings.get("overlap") or 0))

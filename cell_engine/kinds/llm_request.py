@@ -1,4 +1,4 @@
-"""What an ``llm`` column asks: the body of a request, its messages, and the schema its answer is held to."""
+"""What an ``llm`` column asks: the body of a request, its messages, and what follows an answer that will not do."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from cell_engine.kinds.base import Call
-from cell_engine.specs import prompt
+from cell_engine.specs import answer_shape, prompt
 from cell_engine.specs.text import Json
-from cell_engine.specs.version import Column
 
 # The older max_tokens is refused by OpenAI's reasoning models.
-_PARAMETERS = {"temperature": "temperature", "max_tokens": "max_completion_tokens", "seed": "seed"}
+_PARAMETERS = {
+    "temperature": "temperature",
+    "max_tokens": "max_completion_tokens",
+    "seed": "seed",
+    "reasoning_effort": "reasoning_effort",
+}
 
 Message: TypeAlias = dict[str, Any]
 """One message of a conversation: its role and its content, a text or a list of parts."""
@@ -20,12 +24,14 @@ Message: TypeAlias = dict[str, Any]
 def body(call: Call, messages: Sequence[Message]) -> dict[str, Any]:
     """The request: settings left out are not sent."""
     settings = cast(Mapping[str, Any], call.column.settings)
+    columns = list(quotable(call)) if answer_shape.needs_evidence(settings) else ()
+    schema = answer_shape.schema(call.column.type, settings, columns)
     request: dict[str, Any] = {
         "model": settings["model"],
         "messages": messages,
         "response_format": {
             "type": "json_schema",
-            "json_schema": {"name": "cell", "strict": True, "schema": schema(call.column)},
+            "json_schema": {"name": "cell", "strict": True, "schema": schema},
         },
     }
     for setting, parameter in _PARAMETERS.items():
@@ -34,20 +40,23 @@ def body(call: Call, messages: Sequence[Message]) -> dict[str, Any]:
     return request
 
 
-def schema(column: Column) -> dict[str, Json]:
-    """The column's type as strict mode takes it: always an object, closed, every key required."""
-    return {
-        "type": "object",
-        "properties": {"value": column.type.json_schema()},
-        "required": ["value"],
-        "additionalProperties": False,
-    }
-
-
 def messages(call: Call) -> list[Message]:
     """The conversation that the column's settings and the call's inputs make."""
-    system, user = prompt.conversation(call.column.settings, call.inputs, call.names)
-    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+    column = call.column
+    said = prompt.conversation(column.settings, call.inputs, call.names)
+    turns: list[Message] = [{"role": "system", "content": said.system}]
+    for asked, example in said.examples:
+        evidence = cast(Sequence[Json], example["evidence"])
+        reason = cast(str | None, example["not_found"])
+        answer = answer_shape.written(column.type, column.settings, example["output"], reason, evidence)
+        turns += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
+    return [*turns, {"role": "user", "content": said.user}]
+
+
+def quotable(call: Call) -> dict[str, Json]:
+    """The inputs that the prompt shows, by column key."""
+    shown = prompt.referred(cast(Sequence[Json], call.column.settings["prompt"]))
+    return {call.names[column]: call.inputs[column] for column in shown}
 
 
 def correction(content: str, problem: str) -> list[Message]:

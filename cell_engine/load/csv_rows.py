@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TextIO, TypeAlias
 
 from cell_engine.errors import BadValueError
+from cell_engine.load.content import Content
 from cell_engine.load.errors import LoadError
 from cell_engine.load.rows import Record, match_columns, record, rejection
 from cell_engine.specs.text import Json
@@ -24,11 +25,12 @@ RECORD_LIMIT = 16 * 2**20
 """The most characters in one record: what a quote left open makes the reader hold before it gives up."""
 
 
-def csv_rows(path: Path, version: Version, skip: int) -> Iterator[Record]:
-    """The records after the first `skip`. The file is known to be UTF-8. Raises LoadError about its header."""
+def csv_rows(content: Content, version: Version, skip: int) -> Iterator[Record]:
+    """The records after the first `skip`. Raises LoadError about its header."""
     # The module's own limit is for a whole process; here records are bounded before fields can be.
     csv.field_size_limit(max(csv.field_size_limit(), RECORD_LIMIT + 1))
-    with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as file:
+    path = content.path
+    with content.open(newline="") as file:
         records = csv_records(file, "\t" if is_tsv(path) else ",")
         columns = _header(path, records, version)
         for line, fields, raw in islice(records, skip, None):

@@ -6,10 +6,10 @@ What breaks a line (no JSON, no object, a key twice, an unknown one) costs that 
 import json
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any, TextIO
 
 from cell_engine.errors import BadValueError
+from cell_engine.load.content import Content
 from cell_engine.load.rows import Record, column_hint, record, rejection, told_of
 from cell_engine.specs.text import Json, shorten
 from cell_engine.specs.version import Column, Version
@@ -18,10 +18,10 @@ LINE_LIMIT = 64 * 2**20
 """The most characters in one line."""
 
 
-def jsonl_rows(path: Path, version: Version, skip: int) -> Iterator[Record]:
-    """The records after the first `skip`. The file is known to be UTF-8; blank lines are no records."""
+def jsonl_rows(content: Content, version: Version, skip: int) -> Iterator[Record]:
+    """The records after the first `skip`; blank lines are no records."""
     inputs = {column.name: column for column in version.input_columns}
-    with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="\n") as file:
+    with content.open(newline="\n") as file:
         for line, text in islice(_lines(file), skip, None):
             yield rejection(line, _TOO_LONG) if text is None else _record(line, text, inputs, version)
 

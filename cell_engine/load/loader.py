@@ -13,7 +13,7 @@ from cell_engine.load.errors import LoadError
 from cell_engine.load.frame_rows import frame_rows
 from cell_engine.load.repair import open_repair
 from cell_engine.load.rows import Record, as_rejected
-from cell_engine.load.source import open_file
+from cell_engine.load.source import AS_IT_SAYS, ReadAs, open_file
 from cell_engine.load.sync import sync_rows
 from cell_engine.specs.text import Json, clean_text
 from cell_engine.specs.version import Version
@@ -88,14 +88,15 @@ def load_file(
     actor: str,
     demand: bool = True,
     on_rows: Callable[[int], None] | None = None,
+    how: ReadAs = AS_IT_SAYS,
 ) -> Loaded:
-    """Load a CSV, TSV, JSON Lines or Parquet file; memory does not grow with the file.
+    """Load a CSV, TSV, JSON Lines, Parquet or Excel file; memory grows with a workbook alone.
 
     `on_rows` is called now and then with the number of records passed so far. With `demand`, what the rows make due is
     dispatched. Raises LoadError for a file that cannot be loaded; what was in before is named and stays, and loading
     the same content again goes on after it.
     """
-    found = open_file(path)
+    found = open_file(path, how)
     load = _Load(
         connection,
         collection,
@@ -137,9 +138,9 @@ def load_repaired(connection: Connection, collection: Collection, path: Path, *,
     return Repaired(rows, rejected, repair.passed, dispatches)
 
 
-def file_rows(path: Path, version: Version) -> Iterator[dict[int, Json]]:
+def file_rows(path: Path, version: Version, how: ReadAs = AS_IT_SAYS) -> Iterator[dict[int, Json]]:
     """The rows that `load_file` would add, without adding them. Raises LoadError."""
-    return (found.row for found in open_file(path).records(version, 0) if found.row is not None)
+    return (found.row for found in open_file(path, how).records(version, 0) if found.row is not None)
 
 
 def load_frame(

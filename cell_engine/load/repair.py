@@ -62,7 +62,7 @@ class Repair:
 
     def _records(self, version: Version) -> Iterator[Record]:
         path = self.file.content.path
-        with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as file:
+        with self.file.content.open(newline="") as file:
             records = csv_records(file, ",")
             line, names = read_header(records)
             if isinstance(names, str):

@@ -13,7 +13,7 @@ from pathlib import Path
 from cell_engine.errors import BadValueError
 from cell_engine.load.errors import LoadError
 from cell_engine.load.rows import Record, as_rejected, told_of
-from cell_engine.load.source import open_file
+from cell_engine.load.source import AS_IT_SAYS, ReadAs, open_file
 from cell_engine.specs.version import Version
 from cell_engine.store.batches import Batch, InputsChangedError
 from cell_engine.store.collections import Collection, load_loading, load_version
@@ -223,9 +223,10 @@ def sync_file(
     any_deletes: bool = False,
     apply: bool = True,
     on_rows: Callable[[int], None] | None = None,
+    how: ReadAs = AS_IT_SAYS,
 ) -> Synced:
     """`sync_rows` of a file, as `load_file` takes them."""
-    found = open_file(path)
+    found = open_file(path, how)
     return sync_rows(
         connection,
         collection,

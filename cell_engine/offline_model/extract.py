@@ -35,7 +35,7 @@ _URL = re.compile(r"https?://[^\s<>\"')\]]+")
 _EMPHASIS = re.compile(r"(?<!\w)[*_]{1,3}(?=\S)|(?<=\S)[*_]{1,3}(?!\w)|`+")
 _FIELD_OR_PROMPT = re.compile(r"^[ \t]*(?::[\w -]+:|>>>|\$ |>\s).*$", re.MULTILINE)
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n+|\n(?=[ \t]*(?:[-*+•]|\d+[.)])[ \t])")
-SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]?[^\Wa-z_])")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]?[^\Wa-z_])")
 _WORD = re.compile(r"[^\W\d_][\w'+-]*")
 
 
@@ -117,7 +117,7 @@ def _sentences(text: str) -> list[str]:
     found = []
     for paragraph in _PARAGRAPH_END.split(text):
         flowing = " ".join(_readable(paragraph).split())
-        for sentence in SENTENCE_END.split(flowing):
+        for sentence in _SENTENCE_END.split(flowing):
             if _is_sentence(sentence):
                 found.append(sentence)
     return found

@@ -10,8 +10,6 @@ from calendar import month_name
 from collections.abc import Iterator
 from datetime import date
 
-from cell_engine.offline_model.extract import SENTENCE_END, words
-
 _QUOTED = re.compile(r"[\"“]([^\"“”\n]{1,60})[\"”]")
 _MARKUP = r"[ \t>*_#|\-]*"
 _MONTHS = {month_name[number].lower(): number for number in range(1, 13)}
@@ -19,17 +17,27 @@ _ISO = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 _DAY_FIRST = re.compile(r"(?<!\d)(\d{1,2})\.? ([A-Za-z]+),? (\d{4})(?!\d)")
 _MONTH_FIRST = re.compile(r"([A-Za-z]+) (\d{1,2}), (\d{4})(?!\d)")
 _AMOUNT = re.compile(r"(?<![\w.,])-?\d{1,3}(?:[, ]\d{3})+(?:\.\d+)?(?![\w,])|(?<![\w.,])-?\d+(?:\.\d+)?(?![\w,])")
-_LEAST_CELLS = 2
 
 
 def stated(instruction: str, text: str) -> str | None:
     """What ``text`` has behind the first label of those in quotes that begins a line there; None without one."""
+    found = _stated(instruction, text)
+    return found[1].strip(" \t*_|") if found else None
+
+
+def stated_line(instruction: str, text: str) -> str | None:
+    """All of the line that `stated` found it in."""
+    found = _stated(instruction, text)
+    return found[0].strip() if found else None
+
+
+def _stated(instruction: str, text: str) -> re.Match[str] | None:
     for label in _labels(instruction):
         found = re.search(
-            rf"^{_MARKUP}{re.escape(label)}[ \t*_|]*[:\t|][ \t*_]*(\S[^\n]*)", text, re.MULTILINE | re.IGNORECASE
+            rf"^{_MARKUP}{re.escape(label)}[ \t*_|]*[:\t|][ \t*_]*(\S[^\n\f]*)", text, re.MULTILINE | re.IGNORECASE
         )
         if found:
-            return found[1].strip(" \t*_|")
+            return found
     return None
 
 
@@ -43,19 +51,6 @@ def first_amount(text: str) -> float | None:
     """The first number, its thousands apart by commas or spaces."""
     found = _AMOUNT.search(text)
     return float(re.sub(r"[, ]", "", found.group())) if found else None
-
-
-def quoted_sentence(instruction: str, cells: list[str]) -> str | None:
-    """The sentence that an instruction to quote one asks for: of the longest cell, the one that says what the other
-    cells name. What the instruction has in quotes last, if none does; None for an instruction to do something else."""
-    if not re.search(r"\bquote\b", instruction, re.IGNORECASE) or len(cells) < _LEAST_CELLS:
-        return None
-    text = max(cells, key=len)
-    wanted = {word for cell in cells if cell is not text for word in words(cell)}
-    for sentence in SENTENCE_END.split(" ".join(text.split())):
-        if wanted and wanted <= set(words(sentence)):
-            return sentence
-    return (_labels(instruction) or [None])[-1]
 
 
 def _labels(instruction: str) -> list[str]:

@@ -5,6 +5,7 @@ the names in the file (dependencies, prompts), then the DAG.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from operator import attrgetter
@@ -14,7 +15,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from cell_engine.errors import Problem, SpecError
-from cell_engine.specs import loading, prompt, yaml_lines
+from cell_engine.specs import examples, loading, prompt, yaml_lines
 from cell_engine.specs.compiled import CompiledSpec, SpecColumn, SpecDependency
 from cell_engine.specs.explain import explain, suggest
 from cell_engine.specs.files import FileColumns, FilesModel
@@ -92,6 +93,7 @@ class _Compiler:
         self.problems = list(document.problems)
         self.drafts: list[_Draft] = []
         self.by_name: dict[str, _Draft] = {}
+        self.defaults: dict[str, dict[str, Any]] = {}  # by kind, what the collection says for all its columns
 
     def compile(self) -> CompiledSpec:
         collection = self._collection()
@@ -100,6 +102,7 @@ class _Compiler:
         self._names()
         for draft in self.drafts:
             self._references(draft)
+            self._examples(draft)
         self._cycles()
         files = self._files(collection)
         self._loading()
@@ -126,6 +129,10 @@ class _Compiler:
         if isinstance(columns, list):
             rows = enumerate(columns)
             self.drafts = [_Draft(("columns", index), raw) for index, raw in rows if isinstance(raw, dict)]
+        for kind, model in SETTINGS_MODELS.items():
+            if model.defaults is not None and isinstance(block := data.get(kind), dict):
+                self._validate(model.defaults, block, (kind,), f"{kind}: ", model.defaults.model_fields)
+                self.defaults[kind] = _valid(model.defaults, block)  # what is wrong is said once, not of each column
         return self._validate(CollectionModel, data, (), "", CollectionModel.model_fields)
 
     def _values(self, draft: _Draft) -> None:
@@ -150,6 +157,8 @@ class _Compiler:
             needed = [name for name, info in model.model_fields.items() if info.is_required()]
             block = draft.raw.get(draft.kind, None if needed else {})
             path = (*draft.path, draft.kind)
+            if isinstance(block, dict):  # what the column says goes, also that it has none of it
+                block = self.defaults.get(draft.kind, {}) | block
             if model.value_types and draft.raw.get("type") not in (*model.value_types, None):
                 types = " or ".join(model.value_types)
                 self._problem((*draft.path, "type"), f"{subject}kind {kind} makes values of type {types}")
@@ -179,6 +188,14 @@ class _Compiler:
             self._problem((*draft.path, "type"), f"{draft.subject}type choice needs its choices: [...]")
         elif choices is not None and not takes_choices:
             self._problem((*draft.path, "choices"), f"{draft.subject}choices need type choice, not {name}")
+        measures = [key for key in ("unit", "currency") if draft.raw.get(key) is not None]
+        if measures and (name not in ("number", "integer") or len(measures) > 1):
+            why = (
+                "unit and currency exclude each other"
+                if len(measures) > 1
+                else f"only numbers have one, not type {name}"
+            )
+            self._problem((*draft.path, measures[0]), f"{draft.subject}{measures[0]}: {why}")
 
     def _validate(
         self, model: type[_Model], data: Any, path: yaml_lines.Path, subject: str, known: Iterable[str]
@@ -247,6 +264,12 @@ class _Compiler:
         if reads_one and draft.deps and (len(draft.deps) > 1 or any(map(_may_be_absent, draft.deps.values()))):
             message = f"kind {draft.kind} reads one column, {reads_one}, which is not optional"
             self._problem((*draft.path, "deps"), f"{subject}{message}")
+        wanted = SETTINGS_MODELS[draft.kind].reads_type
+        for name in draft.deps if wanted else ():
+            given = self.by_name[name].raw.get("type")
+            if given != wanted:
+                message = f"kind {draft.kind} reads a column of type {wanted}, and {name!r} is of type {given}"
+                self._problem((*draft.path, "deps"), f"{subject}{message}")
 
     def _prompt_references(self, draft: _Draft, kind: str) -> Iterator[tuple[str, int]]:
         """The names that the prompts of `draft` refer to, each once, with the line of the first."""
@@ -257,15 +280,31 @@ class _Compiler:
         for setting, text in settings.items():
             if not isinstance(text, str):
                 continue
+            is_own = setting in (draft.raw.get(kind) or {})  # else the collection's, and its mistake is said once
+            path, subject = ((*draft.path, kind), draft.subject) if is_own else ((kind,), f"{kind}: ")
             names = prompt.references(text)
-            lines = self.document.lines_within((*draft.path, kind, setting), prompt.REFERENCE, len(names))
+            lines = self.document.lines_within((*path, setting), prompt.REFERENCE, len(names))
             first_lines = dict(zip(reversed(names), reversed(lines), strict=True))
             for name in dict.fromkeys(names):
                 if setting in fields:
                     yield name, first_lines[name]
                 elif name in self.by_name:
                     message = f"{setting} is the same for every row: refer to {{{{{name}}}}} in {' or '.join(fields)}"
-                    self._problem_at(first_lines[name], draft.subject + message)
+                    self._problem_at(first_lines[name], subject + message)
+
+    def _examples(self, draft: _Draft) -> None:
+        found = getattr(draft.settings, "examples", None)
+        if not found or draft.settings is None or draft.kind is None or draft.model is None:
+            return
+        names = {
+            name
+            for text in draft.settings.prompt_fields
+            for name in prompt.references(getattr(draft.settings, text) or "")
+        }
+        settings = draft.settings.model_dump(mode="json", exclude={"examples"})
+        for place, key, message in examples.problems(found, _type_of(draft.model), settings, names):
+            path = (*draft.path, draft.kind, "examples", place, key)
+            self._problem(path, f"{draft.subject}examples[{place}].{key}: {message}")
 
     def _readable(self, draft: _Draft, name: str, line: int) -> bool:
         """Whether `name` is another column of the file; a problem in `line` if not."""
@@ -329,8 +368,8 @@ def _finish(draft: _Draft, keys: dict[str, str], files: FileColumns) -> SpecColu
     """The column of a draft that has no problem. `keys` by column name."""
     assert draft.model is not None
     model, settings = draft.model, draft.settings
-    items = "text" if model.type == "list" and model.items is None else model.items
-    column_type = ColumnType(model.type, tuple(model.choices or ()), items)
+    column_type = _type_of(model)
+    assert column_type is not None
     if settings is None:
         source = files.of_input(model.name)
         return SpecColumn(keys[model.name], model.name, column_type, None, "never", (), 0.0, 0, {}, files=source)
@@ -338,6 +377,8 @@ def _finish(draft: _Draft, keys: dict[str, str], files: FileColumns) -> SpecColu
     for setting in settings.prompt_fields:
         if setting in normalized:
             normalized[setting] = prompt.split(normalized[setting], keys)
+    if found := getattr(settings, "examples", None):
+        normalized["examples"] = examples.normalize(found, column_type, keys)
     deps = [_spec_dependency(keys[name], dep) for name, dep in draft.deps.items()]
     deps += [SpecDependency(keys[name], optional=True, silent=True) for name in files.watched(draft.deps)]
     return SpecColumn(
@@ -353,6 +394,25 @@ def _finish(draft: _Draft, keys: dict[str, str], files: FileColumns) -> SpecColu
         cache=_cache(model, settings),
         files=files.of_reader(draft.deps, model.wait),
     )
+
+
+def _valid(model: type[BaseModel], data: dict[str, Any]) -> dict[str, Any]:
+    """What of `data` is right by itself."""
+    right = {}
+    for key, value in data.items():
+        with suppress(ValidationError):
+            model.model_validate({key: value})
+            right[key] = value
+    return right
+
+
+def _type_of(model: ColumnModel) -> ColumnType | None:
+    """None where types and what belongs to them do not fit together."""
+    items = "text" if model.type == "list" and model.items is None else model.items
+    try:
+        return ColumnType(model.type, tuple(model.choices or ()), items, model.unit, model.currency)
+    except ValueError:
+        return None
 
 
 def _dependency(name: str, dep: Any) -> DependencyModel:

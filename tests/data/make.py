@@ -42,6 +42,7 @@ def files() -> Iterator[tuple[str, bytes]]:
     yield "damaged.pdf", b"%PDF-1.4\n" + bytes(range(256)) * 4 + b"\nstartxref\n9\n%%EOF\n"
     yield "scanned.pdf", scanned(blank=2)
     yield "half-scanned.pdf", scanned(blank=1, text=FIRST)
+    yield "form.pdf", form()
     yield "encrypted.pdf", encrypted(b"secret")
     yield "two-pages.docx", docx
     yield "rich.docx", rich_docx()
@@ -101,6 +102,23 @@ def scanned(blank: int, text: list[str] | None = None) -> bytes:
         ]
     objects[1] = b"<< /Type /Pages /Kids [" + b" ".join(pages) + f"] /Count {len(pages)} >>".encode()
     return writers.pdf_file(objects)
+
+
+def form() -> bytes:
+    """A page with a field that is filled in, and without a picture of what it looks like then."""
+    field = b"/FT /Tx /T (tenant) /V (Ada Lovelace) /Rect [56 740 300 760] /P 4 0 R /F 4 /DA (/F1 10 Tf 0 g)"
+    return writers.pdf_file(
+        [
+            b"<< /Type /Catalog /Pages 2 0 R /AcroForm << /Fields [6 0 R] /NeedAppearances true /DA (/F1 10 Tf 0 g) "
+            b"/DR << /Font << /F1 3 0 R >> >> >> >>",
+            b"<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
+            b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Resources << /Font << /F1 3 0 R >> >> "
+            b"/Contents 5 0 R /Annots [6 0 R] >>",
+            writers.stream(b"BT /F1 10 Tf 56 780 Td (Name of the tenant) Tj ET"),
+            b"<< /Type /Annot /Subtype /Widget " + field + b" >>",
+        ]
+    )
 
 
 def encrypted(password: bytes) -> bytes:

@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,7 @@ def test_the_files_are_those_that_the_script_makes() -> None:
     ("name", "media_type", "pages"),
     [
         ("two-pages.pdf", PDF, [FIRST, SECOND]),
+        ("form.pdf", PDF, ["Name of the tenant\nAda Lovelace"]),
         ("two-pages.docx", DOCX, [FIRST, SECOND]),
         ("two-pages.txt", TEXT, ["SUPPLY\n\n" + "\n\n".join(make.FIRST), SECOND]),
         ("page.html", HTML, [f"{FIRST}\n{SECOND}"]),
@@ -226,11 +228,11 @@ async def test_a_page_that_takes_too_long_ends_its_process_and_the_next_is_read_
         b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
         b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Resources << /Font << /F1 3 0 R >> >> "
         b"/Contents 5 0 R >>",
-        writers.stream(b"BT /F1 10 Tf 56 780 Td (x) Tj ET " * 500_000),  # some five seconds, in 40 kB
+        writers.stream(b"BT /F1 10 Tf 56 780 Td (x) Tj ET " * 500_000),  # a second at least, in 40 kB
     ]
     head = {"name": "bomb.pdf", "charset": None}
-    with pytest.raises(ParsingError, match="within 1 s") as found:
-        await readers.ask(head, writers.pdf_file(objects), 1)
+    with pytest.raises(ParsingError, match=r"within 0\.1 s") as found:
+        await readers.ask(head, writers.pdf_file(objects), 0.1)
     assert found.value.failure.error_class == "bad_input"
     good = (FOLDER / "two-pages.pdf").read_bytes()
     assert (await readers.ask(head, good, 30))["pages"] == [FIRST, SECOND]
@@ -245,3 +247,13 @@ async def test_documents_are_read_in_a_process_of_their_own(readers: Parsers) ->
     assert by_name["two-pages.docx"]["pages"] == [FIRST, SECOND]
     assert "encrypted" in by_name["encrypted.pdf"]["refused"]
     assert sum("refused" in answer for answer in answers) == 18
+
+
+@pytest.mark.anyio
+async def test_a_process_that_reads_writes_nothing(tmp_path: Path) -> None:
+    readers = Parsers("tests.kinds.writing_reader", "file", most=1)
+    try:
+        assert "OSError" in (await readers.ask({"path": str(tmp_path / "x")}, b"x", 30))["refused"]
+        assert (tmp_path / "x").stat().st_size == 0
+    finally:
+        await readers.close()

@@ -175,6 +175,35 @@ async def test_what_is_no_parts_fault_leaves_none_out_and_what_was_paid_is_kept(
     assert len(provider.requests) == 5
 
 
+async def test_quotes_of_the_last_answer_stand_in_the_text_itself(
+    scripted: LlmKind, provider: ScriptedProvider
+) -> None:
+    def said(value: Json, *quotes: str, not_found: str | None = None) -> Script:
+        evidence = [{"column": "a", "quote": quote} for quote in quotes]
+        return Script(completion(json.dumps({"evidence": evidence, "value": value, "not_found": not_found})))
+
+    asking = replace(column(), settings={**column().settings, "evidence": "required"})
+    script = [
+        said(None, not_found="No date."),
+        said("It begins.", "Page 2 sentence 3 is here."),
+        *[said(None, not_found="-")] * 2,
+    ]
+    provider.script = [*script, said("2026-03-01", "Page 2 sentence 3 is here.", "It begins.")]
+    outcome = await scripted.compute(call(asking, TEXT))
+    assert isinstance(outcome, Answer)
+    assert outcome.details is not None
+    # the words of a note are no quote, though they stood in what was read last
+    start = TEXT.index("Page 2 sentence 3 is here.")
+    evidence = {"column": "a", "quote": "Page 2 sentence 3 is here.", "start": start, "end": start + 26, "page": 2}
+    assert outcome.details["evidence"] == [evidence]
+    assert "Part 1 of 4 (page 1):\nNothing: No date." in asked(provider)[-1]
+    assert "It begins.\nQuote: Page 2 sentence 3 is here." in asked(provider)[-1]
+    provider.script = [*script, said("2026-03-01", "It begins.")]
+    outcome = await scripted.compute(call(asking, TEXT))
+    assert isinstance(outcome, Failure)
+    assert outcome.error_class == "unsupported"
+
+
 async def test_a_call_that_takes_too_long_says_how_far_it_came(
     scripted: LlmKind, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:

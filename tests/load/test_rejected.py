@@ -78,19 +78,25 @@ def test_lines_are_kept_repaired_and_loaded_again_once(
 def test_what_is_no_text_is_kept_as_it_would_stand_in_a_csv(
     connection: Connection, collection: Collection, write: Write, tmp_path: Path
 ) -> None:
-    frame = pl.DataFrame({"code": ["a"], "day": [date(2026, 1, 2)], "count": [1.5], "tags": [["x", "y"]]})
-    with pytest.raises(LoadError):
-        load_frame(connection, collection, frame, key="f", source="f", actor="ann")
-    load_frame(
-        connection, collection, pl.concat([frame, frame.with_columns(count=2.0)]), key="f", source="f", actor="a"
-    )
+    cells = {
+        "code": "a",
+        "day": date(2026, 1, 2),
+        "price": 1.5,
+        "tags": ["x", "y"],
+        "colour": "blue",
+        "extra": {"a": 1},
+    }
+    bad = pl.DataFrame([cells])
+    frame = pl.concat([bad, bad.with_columns(colour=pl.lit("red"))])
+    load_frame(connection, collection, frame, key="f", source="f", actor="ann")
     load_file(connection, collection, write("a.jsonl", '{"code": "b"}\n{"code": "c", "count": "x"}\n{]\n'), actor="ann")
     first, second, third = list_rejected(connection, collection.id)
     lines = exported(connection, collection, tmp_path / "r.csv")
-    assert (lines[0]["day"], lines[0]["count"], lines[0]["tags"]) == ("2026-01-02", "1.5", '["x", "y"]')
+    assert (lines[0]["day"], lines[0]["price"], lines[0]["tags"]) == ("2026-01-02", "1.5", '["x", "y"]')
+    assert lines[0]["extra"] == '{"a": 1}'
     assert (first.line, second.raw, second.fields and len(second.fields)) == (1, '{"code": "c", "count": "x"}', 2)
     assert (third.raw, third.fields) == ("{]", None)
-    lines[0]["count"] = "2"
+    lines[0]["colour"] = "green"
     assert load_repaired(connection, collection, write_back(tmp_path / "r.csv", lines[:1]), actor="ann").rows == 1
 
 

@@ -1,4 +1,4 @@
-"""Facts under labels that an instruction names, and sentences that it asks to quote; the first page of no README."""
+"""Facts under labels that an instruction names, and the lines that state them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from datetime import date
 
 import pytest
 
-from cell_engine.offline_model.facts import first_amount, first_date, quoted_sentence, stated
+from cell_engine.offline_model.facts import first_amount, first_date, stated
+from cell_engine.offline_model.grounds import Cell, Ground, stated_ground
 
 ASKED = 'When does it begin? It may be stated as "Start date" or “Effective date”.'
 
@@ -49,9 +50,7 @@ def test_amounts(text: str, amount: float | None) -> None:
     assert first_amount(text) == amount
 
 
-def test_a_sentence_is_quoted_word_for_word_or_what_stands_for_none() -> None:
-    text = "1. Nothing is due. 2. The Company bears unlimited\nliability. 3. It ends."
-    asked = 'Quote the sentence with this risk, or say "none".'
-    assert quoted_sentence(asked, ["unlimited liability", text]) == "The Company bears unlimited liability."
-    assert quoted_sentence(asked, ["automatic renewal", text]) == "none"
-    assert quoted_sentence("Sum it up.", ["unlimited liability", text]) is None
+def test_the_line_that_states_it_is_what_the_answer_rests_on() -> None:
+    cells = [Cell("a", "Nothing here."), Cell("b", "A contract\n**Effective date:** 1 March 2026\nThe end.")]
+    assert stated_ground(cells, ASKED) == Ground("b", "**Effective date:** 1 March 2026")
+    assert stated_ground(cells, "When does it begin?") is None

@@ -13,13 +13,13 @@ from cell_engine.specs.text import Json
 
 CONTRACTS = 40
 
-RISKS = {
+# Each by the sentence that carries it.
+RISKS: dict[str, str] = {
     "unlimited liability": "The Company bears unlimited liability for every loss of the other party, however caused.",
     "automatic renewal": "This agreement is subject to automatic renewal for five years, again and again.",
     "exclusive dealing": "The Company accepts exclusive dealing: it buys such goods and services from nobody else.",
     "one-sided termination": "The other party alone has a right of one-sided termination, at any time.",
 }
-NO_RISK = "none"
 LAWS = ("England and Wales", "Germany", "France", "Switzerland", "New York")
 
 _KINDS = ("Supply", "Maintenance", "Consulting", "Licence", "Lease", "Transport", "Hosting", "Research")
@@ -65,10 +65,10 @@ class Contract:
     ends: date
     amount: float
     law: str
-    risk: str
+    risk: str | None
 
     def facts(self) -> dict[str, Json]:
-        """By column of the demo, what its cell should come to."""
+        """By column of the demo, what its cell should come to: None for not found."""
         return {
             "counterparty": self.counterparty,
             "starts": self.starts.isoformat(),
@@ -76,14 +76,13 @@ class Contract:
             "amount": self.amount,
             "law": self.law,
             "risk": self.risk,
-            "reason": RISKS.get(self.risk, NO_RISK),
         }
 
 
 def contracts() -> Iterator[tuple[Contract, bytes]]:
     """Each with the content of its file."""
     chance = random.Random(20_260_301)  # noqa: S311 (made up, and always the same)
-    risks = [*RISKS, *[NO_RISK] * 4]
+    risks = [*RISKS, None, None, None, None]
     for number in range(CONTRACTS):
         suffix, write = _WRITERS[number % len(_WRITERS)]
         kind = _KINDS[number % len(_KINDS)]
@@ -119,7 +118,7 @@ def _pages(contract: Contract, kind: str, chance: random.Random) -> list[writers
     currency = chance.choice(_CURRENCIES)
     party = chance.choice(_PARTIES)
     clauses = chance.sample(_CLAUSES, 6)
-    if contract.risk != NO_RISK:
+    if contract.risk is not None:
         clauses.insert(chance.randrange(1, len(clauses)), RISKS[contract.risk])
     numbered = [f"{number}. {clause}" for number, clause in enumerate(clauses, 1)]
     terms = [

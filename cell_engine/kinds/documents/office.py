@@ -47,8 +47,13 @@ class Package:
 
     def part(self, name: str) -> Any | None:
         """The root element of a part; None if there is no such part."""
+        content = self.content(name)
+        return None if content is None else parsed(content, name)
+
+    def content(self, name: str) -> bytes | None:
+        """The XML of a part, as it is; None if there is no such part."""
         member = self._members.get(name)
-        return None if member is None else parsed(self._unpacked(member), name)
+        return None if member is None else self._unpacked(member)
 
     def relations(self, name: str) -> dict[str, tuple[str, str]]:
         """What the part refers to inside of the archive, by id: the last word of its type, and the part's name."""

@@ -1,4 +1,4 @@
-"""PDF, by PDFium: the text layer of each page."""
+"""PDF, by PDFium: the text layer of each page, with what is filled into forms."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ def read(data: bytes, limits: Limits) -> Document:
     pages.expect(len(document))
     if not len(document):
         raise DocumentError("It is a PDF without pages.")
+    if document.get_formtype() != raw.FORMTYPE_NONE:
+        document.init_forms()
     for number in range(len(document)):
         pages.add(_text(document, number, pages))
     blank = [number for number, text in enumerate(pages.texts, 1) if not text.strip()]
@@ -52,17 +54,19 @@ def read(data: bytes, limits: Limits) -> Document:
 def _text(document: Any, number: int, pages: Pages) -> str:
     try:
         page = document[number]
-        try:
-            layer = page.get_textpage()
-            try:
-                pages.count(layer.count_chars())
-                return str(layer.get_text_range()).replace(_HYPHEN, "-")
-            finally:
-                layer.close()
-        finally:
+        if raw.FPDFPage_GetAnnotCount(page):
+            # Fields and annotations lie above the page: only what is part of it is in its text layer.
+            page.flatten()
             page.close()
+            page = document[number]
+        layer = page.get_textpage()
+        pages.count(layer.count_chars())
+        text = str(layer.get_text_range()).replace(_HYPHEN, "-")
+        layer.close()
+        page.close()
     except pypdfium2.PdfiumError as error:
         raise DocumentError(f"It is a damaged PDF: page {number + 1:,} cannot be read ({error}).") from None
+    return text
 
 
 def _metadata(document: Any) -> dict[str, str]:

@@ -30,11 +30,11 @@ def read(package: Package, limits: Limits) -> Document:
     parts = {kind: path for kind, path in relations.values() if kind in ("sharedStrings", "styles")}
     values = _Values(
         _strings(package.part(parts.get("sharedStrings", ""))),
-        _dated(package.part(parts.get("styles", ""))),
-        _epoch(workbook),
+        dated(package.part(parts.get("styles", ""))),
+        epoch(workbook),
     )
     is_empty = True
-    for sheet in _named(workbook, "sheet"):
+    for sheet in named(workbook, "sheet"):
         kind, path = relations.get(attribute(sheet, "id") or "", ("", ""))
         root = package.part(path) if kind == "worksheet" else None
         if root is None:
@@ -61,7 +61,7 @@ class _Values:
     def text(self, cell: Any) -> str:
         kind = cell.get("t", "n")
         if kind == "inlineStr":
-            return "".join(map(_string, _named(cell, "is")))
+            return "".join(map(string, named(cell, "is")))
         raw = next((child.text or "" for child in cell if local_name(child) == "v"), "")
         if not raw or kind in ("str", "e", "d"):
             return raw
@@ -89,17 +89,17 @@ class _Values:
 
 def _rows(root: Any, values: _Values) -> Iterator[str]:
     """Rows that have a value; a cell stands in its column, as many tabs into the line."""
-    for row in _named(root, "row"):
+    for row in named(root, "row"):
         cells: dict[int, str] = {}
         for place, cell in enumerate(child for child in row if local_name(child) == "c"):
             text = " ".join(values.text(cell).split())
             if text:
-                cells[_column(cell.get("r"), place)] = text
+                cells[column(cell.get("r"), place)] = text
         if cells:
             yield "\t".join(cells.get(place, "") for place in range(max(cells) + 1))
 
 
-def _column(reference: str | None, place: int) -> int:
+def column(reference: str | None, place: int) -> int:
     """From 0; ``place`` for a cell that does not say where it is."""
     found = _REFERENCE.fullmatch(reference or "")
     if not found:
@@ -111,10 +111,10 @@ def _column(reference: str | None, place: int) -> int:
 
 
 def _strings(root: Any) -> list[str]:
-    return [] if root is None else [_string(item) for item in root if local_name(item) == "si"]
+    return [] if root is None else [string(item) for item in root if local_name(item) == "si"]
 
 
-def _string(item: Any) -> str:
+def string(item: Any) -> str:
     """Its runs, without how it is pronounced."""
     return "".join(
         text.text or ""
@@ -123,12 +123,12 @@ def _string(item: Any) -> str:
     )
 
 
-def _dated(root: Any) -> list[bool]:
+def dated(root: Any) -> list[bool]:
     """By the number of a cell's style, whether it shows a date or a time."""
     if root is None:
         return []
-    formats = {one.get("numFmtId"): one.get("formatCode") or "" for one in _named(root, "numFmt")}
-    styles = (one for table in _named(root, "cellXfs") for one in table if local_name(one) == "xf")
+    formats = {one.get("numFmtId"): one.get("formatCode") or "" for one in named(root, "numFmt")}
+    styles = (one for table in named(root, "cellXfs") for one in table if local_name(one) == "xf")
     return [_is_date(style.get("numFmtId", "0"), formats) for style in styles]
 
 
@@ -138,10 +138,10 @@ def _is_date(number: str, formats: dict[str | None, str]) -> bool:
     return number.isdigit() and int(number) in _DATE_FORMATS
 
 
-def _epoch(workbook: Any) -> datetime:
-    since_1904 = any(one.get("date1904") in ("1", "true") for one in _named(workbook, "workbookPr"))
+def epoch(workbook: Any) -> datetime:
+    since_1904 = any(one.get("date1904") in ("1", "true") for one in named(workbook, "workbookPr"))
     return datetime(1904, 1, 1) if since_1904 else datetime(1899, 12, 30)
 
 
-def _named(root: Any, name: str) -> Iterator[Any]:
+def named(root: Any, name: str) -> Iterator[Any]:
     return (element for element in root.iter() if local_name(element) == name)

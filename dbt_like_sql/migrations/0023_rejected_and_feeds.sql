@@ -16,3 +16,16 @@ create table autofill.rejected (
 create index rejected_collection on autofill.rejected (collection_id, id);
 create index rejected_batch on autofill.rejected (collection_id, batch_id);
 create index rejected_sync on autofill.rejected (collection_id, sync);
+
+-- What a feed was when it was last synced: a server says by these that it has not changed since, and sends no body. Of the
+-- version that its entries were read for: another one may have columns that they were not read into.
+create table autofill.feed (
+    collection_id  int not null references autofill.collection,
+    url            text not null,
+    version        int not null,
+    etag           text,
+    last_modified  text,
+    digest         bytea not null,                 -- SHA-256 of its body
+    synced_at      timestamptz not null default clock_timestamp(),
+    primary key (collection_id, url)
+);
