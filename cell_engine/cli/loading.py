@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from cell_engine.store.rejected import KeptLine
 
 REJECTED_EXIT = 5
-_FEED = ("http://", "https://")
 _REJECTED_SHOWN = 20
 
 
@@ -38,8 +37,8 @@ def load(
         str | None,
         typer.Argument(
             metavar="[FILE]",
-            help="CSV, TSV, JSON Lines, Parquet or .xlsx, with the names of columns; a folder; or the address of a "
-            "feed. Default: the feed that the collection declares.",
+            help="CSV, TSV, JSON Lines, Parquet or .xlsx, with the names of columns; a folder; the address of a feed. "
+            "Default: the feed that the collection declares.",
         ),
     ] = None,
     sheet: Annotated[str | None, typer.Option(help="Of a workbook: the sheet, where there are several.")] = None,
@@ -77,12 +76,6 @@ def load(
     from cell_engine.store.collections import find_collection, load_loading
 
     how = ReadAs(encoding, sheet)
-    if source is not None and not source.startswith(_FEED) and is_folder(source):
-        if sync or repair or any_deletes or query or encoding or sheet:
-            raise BadValueError("a folder is loaded by its files' paths and deletes nothing: it takes no such option")
-        with open_database() as connection:
-            _load_folder(connection, find_collection(connection, full_name(collection)), source, dry_run, as_json)
-        return
     if any_deletes and not sync and query is None:
         raise BadValueError("--any-deletes goes with --sync or --query: without them nothing is deleted")
     if repair and (sync or dry_run):
@@ -98,7 +91,11 @@ def load(
         if source is None:
             raise BadValueError(f"{found.full_name} declares no feed: name a file, or the address of a feed")
         file = Path(source)
-        if source.startswith(_FEED):
+        if is_folder(source):
+            if sync or repair or encoding or sheet:
+                raise BadValueError("a folder is loaded by its files' paths, and deletes nothing: no such option")
+            _load_folder(connection, found, source, dry_run, as_json)
+        elif source.startswith(("http://", "https://")):
             if sync or repair or dry_run:
                 raise BadValueError("a feed takes none of --sync, --repair and --dry-run: it is synced in any case")
             _feed(connection, found, source, as_json)

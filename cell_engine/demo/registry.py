@@ -48,6 +48,13 @@ class Offered:
 
 OFFERED: tuple[Offered, ...] = (
     Offered(
+        name="documents",
+        about="Forty contracts, made by code as PDF, DOCX, text, HTML and Markdown, are read, and asked for facts.",
+        spec_file=_FOLDER / "documents" / "documents.yaml",
+        program="cell_engine.demo.documents.play:play",
+        rows=40,
+    ),
+    Offered(
         name="pages",
         about="A small site on loopback becomes a collection; two pages change, and only these are computed again.",
         spec_file=_FOLDER / "web" / "pages.yaml",
@@ -61,13 +68,6 @@ OFFERED: tuple[Offered, ...] = (
         spec_file=_FOLDER / "web" / "feed.yaml",
         program="cell_engine.demo.web.feed:play",
         rows=8,
-    ),
-    Offered(
-        "documents",
-        "Forty contracts, written by code as PDF, DOCX, text, HTML and Markdown, are read, and asked for their facts.",
-        _FOLDER / "documents" / "documents.yaml",
-        "cell_engine.demo.documents.play:play",
-        rows=40,
     ),
 )
 

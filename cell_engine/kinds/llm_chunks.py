@@ -103,7 +103,7 @@ class Chunked:
         return replace(outcome, details={**(outcome.details or {}), "chunks": chunks})
 
     async def _supported(self, answer: Answer) -> Outcome:
-        """With the quotes that stand in the text itself: those found so far stand in what the parts came to."""
+        """The quotes that stand in the text itself: those found so far stand in what the parts came to."""
         quoted = cast(list[dict[str, Any]], (answer.details or {}).get("evidence"))
         if not quoted:
             return answer

@@ -124,6 +124,6 @@ class CollectionModel(Strict):
     files: Annotated[FilesModel, BeforeValidator(root_as_files)] | None = None
     key: Annotated[list[str], BeforeValidator(_name_as_list), Field(min_length=1, max_length=4)] | None = None
     delete_share: float | None = Field(None, ge=0, le=1)
-    feed: str | None = None
     llm: dict[str, Any] | None = None
+    feed: str | None = None
     columns: list[dict[str, Any]] = Field(min_length=1)

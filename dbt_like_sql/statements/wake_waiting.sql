@@ -1,5 +1,6 @@
 -- Rows that wait for a file which has come, by the path that they were loaded with: those whose path a row with a digest has.
--- Deferred ones are not due, and one that somebody holds looks again by itself. Memory does not grow with the folder.
+-- Deferred ones are not due, and one that somebody holds looks again by itself. One pass over the rows, as the
+-- comparison of the load before it, and only where something waits: memory does not grow with the folder.
 with wanted as materialized (
     select work.collection_id, work.row_id, row.path from autofill.work
     cross join lateral (

@@ -11,6 +11,7 @@ import pytest
 from cell_engine.errors import BadValueError
 from cell_engine.load import LoadError
 from cell_engine.load.folder import LoadedFolder, load_folder
+from cell_engine.store.changes import edit
 from cell_engine.store.database import Connection
 from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import page, progress
@@ -127,11 +128,11 @@ def test_a_row_waits_for_its_file_and_is_woken_by_the_load_that_brings_it_or_end
     connection: Connection, database: str, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patience, "LOOK_SECONDS", (600.0, 600.0))  # nothing comes of looking again
-    rows = [{"file": "late.txt"}, {"file": "late.txt", "note": "the same"}, {"file": "never.txt"}]
+    rows = [{"file": "late.txt"}, {"file": "late.txt", "note": "the same"}, {"file": "never.txt"}, {"file": "typo.txt"}]
     with running_worker(database, job_types=["reading", "function"]):
         made = make(connection, SPEC, rows=rows)
         dispatch = connection.execute("select id from autofill.dispatch").fetchone()[0]  # type: ignore[index]
-        for row in (1, 2, 3):
+        for row in (1, 2, 3, 4):
             eventually(connection, STATUS, "waiting", row)
         assert connection.execute("select outcome, count(*) from autofill.completion group by 1").fetchall() == []
         assert progress(connection, dispatch).ended_at is None  # type: ignore[union-attr]
@@ -141,6 +142,9 @@ def test_a_row_waits_for_its_file_and_is_woken_by_the_load_that_brings_it_or_end
         for row in (1, 2):
             eventually(connection, STATUS, "ready", row)
         eventually(connection, STATUS, "waiting", 3)
+        # an edit does not wait either
+        edit(connection, made.collection.id, 4, {made.id("file"): "late.txt"}, actor="me")
+        eventually(connection, STATUS, "ready", 4)
         # its time is over
         connection.execute(
             "update autofill.work set waiting = jsonb_set(waiting, array[%s], to_jsonb(0)), state = 'queued', "
@@ -157,7 +161,7 @@ def test_a_row_waits_for_its_file_and_is_woken_by_the_load_that_brings_it_or_end
     assert error[0] == "never.txt: there is no such file (waited for 1h)"
     # no look counted as an attempt, and only the first of each cell is kept
     kept = "select error_class, count(*) from autofill.attempt where error_class is not null group by 1 order by 1"
-    assert connection.execute(kept).fetchall() == [("bad_input", 1), ("waiting", 3)]
+    assert connection.execute(kept).fetchall() == [("bad_input", 1), ("waiting", 4)]
     assert broken_rules(connection) == {}
 
 

@@ -139,7 +139,6 @@ class Big:
             "page_cells": {"collection_id": self.collection, "after": 50_000, "limit": 100},
             "page_inputs": {"collection_id": self.collection, "after": 50_000, "limit": 100},
             "wake_delayed": {"limit": BATCH},
-            "wake_waiting": {"collection_id": self.collection, "path": "1", "digest": "9"},
             "work_cancel": {"collection_id": self.collection, "dispatch_id": 1, "rows": rows},
             "work_park": keys,
             "work_of_dispatch": {"dispatch_id": 7, "after": 0, "limit": BATCH},
