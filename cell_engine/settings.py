@@ -60,6 +60,11 @@ class Settings(BaseSettings):
         default=0.5, ge=0, le=3600, description="Seconds between two requests of kind fetch to one host."
     )
 
+    processes: int | None = Field(
+        default=None, ge=1, le=1000, description="Processes of a worker for CPU work, for each kind; None: one per CPU."
+    )
+    process_memory: int = Field(default=2048, ge=128, description="MiB that each of these processes may take.")
+
     @field_validator("fetch_allow", mode="before")
     @classmethod
     def _by_commas(cls, value: object) -> object:
