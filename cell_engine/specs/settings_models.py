@@ -2,8 +2,9 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from cell_engine.specs import allowed
 from cell_engine.specs.text import shorten
 
 
@@ -19,6 +20,9 @@ def _check_callable(name: str) -> str:
     module, _, path = name.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), *path.split("."))):
         raise ValueError(f"expected module:callable, such as package.module:function, got {shorten(name)}")
+    refusal = allowed.refusal(name)
+    if refusal is not None:
+        raise ValueError(refusal)
     return name
 
 
@@ -68,15 +72,23 @@ class FunctionSettings(KindSettings):
     """A call of a Python function, named `module:callable`.
 
     `inline`: it returns within a millisecond and waits for nothing, so that it is called without a thread (some 60 µs).
-    Nothing bounds such a call: a function that does not return holds up its worker.
+    Nothing bounds such a call: a function that does not return holds up its worker. `process`: for work of the CPU; the
+    call gets a process, which is ended with its time.
 
     Not cached by itself: it may have side effects, its code is not in the definition, and it is mostly cheaper.
     """
 
-    leaves_answer = ("inline",)
+    leaves_answer = ("inline", "process")
 
     name: Annotated[str, AfterValidator(_check_callable)]
     inline: bool | None = None
+    process: bool | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "FunctionSettings":
+        if self.inline and self.process:
+            raise ValueError("inline and process exclude each other: a call is made in the worker's loop or elsewhere")
+        return self
 
 
 class FetchSettings(KindSettings):

@@ -37,6 +37,7 @@ from cell_engine.store.database import Connection
 from cell_engine.store.results import Release, Result, end_dispatches
 from cell_engine.worker.asker import Asker
 from cell_engine.worker.calls import Calls
+from cell_engine.worker.checking import start_checking
 from cell_engine.worker.finalizer import Answered, Entry, Finalizer, Submitter
 from cell_engine.worker.holds import Holds
 from cell_engine.worker.link import Link
@@ -83,6 +84,7 @@ async def run_worker(
     gc.set_threshold(20_000, 20, 20)
     worker = Worker(url, list(job_types) if job_types is not None else list(JOB_TYPES), slots, lease)
     await worker.start()
+    start_checking(url, worker.kinds)
     asked = asyncio.create_task(stop.wait())
     try:
         # A loop that ends by itself is a fault. Better to hand back and be restarted than to live on, idle or deaf.
