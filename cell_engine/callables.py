@@ -19,12 +19,19 @@ _WORDS_CHARACTERS = 350  # of an exception, so that the place it was raised at s
 
 @dataclass(frozen=True)
 class Function:
-    """``module`` is where it is defined, which need not be where its name finds it; None where that cannot be told."""
+    """``module`` is where it is defined, which need not be where its name finds it; None where that cannot be told.
 
+    Pickled by its name: to unpickle it is to find it there.
+    """
+
+    name: str
     call: Callable[..., Any]
     is_async: bool
     takes_key: bool
     module: str | None
+
+    def __reduce__(self) -> tuple[Callable[[str], Function], tuple[str]]:
+        return find, (self.name,)
 
 
 class MissingError(Exception):
@@ -43,6 +50,7 @@ def find(name: str) -> Function:
     if not callable(found):
         raise MissingError(f"it is not a function but {type(found).__name__}")
     return Function(
+        name=name,
         call=found,
         is_async=inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(type(found).__call__),
         takes_key=IDEMPOTENCY_KEY in _parameters(found),
@@ -50,14 +58,13 @@ def find(name: str) -> Function:
     )
 
 
-def call_here(name: str, arguments: Mapping[str, Any]) -> tuple[Any, str | None]:
+def call_here(function: Function, arguments: Mapping[str, Any]) -> tuple[Any, str | None]:
     """Call it in this process, an async one in a loop of its own: (result, None), or (None, what it raised)."""
-    function = find(name).call
     try:
-        result = function(**arguments)
+        result = function.call(**arguments)
         return (asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result), None
     except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - that is the call's error
-        return None, raised_words(error, function)
+        return None, raised_words(error, function.call)
 
 
 async def _awaited(result: Any) -> Any:

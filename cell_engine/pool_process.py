@@ -19,7 +19,6 @@ from typing import BinaryIO
 
 from cell_engine.frames import frame, read_frame, take_streams
 
-_NICER = 5
 _PR_SET_PDEATHSIG = 1
 _MIB = 1 << 20
 
@@ -30,21 +29,32 @@ def main() -> None:
     _die_with(int(sys.argv[1]))
     _bound_memory(int(sys.argv[2]) * _MIB)
     faulthandler.enable()  # a crash says on the worker's standard error where it was
-    os.nice(_NICER)  # the worker's loop comes first: it beats, claims and stores
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(asked, requests), daemon=True).start()
     _send(answered, frame("ready"))
     while True:
-        _send(answered, _outcome(requests.get()))
+        _serve(requests.get(), answered)
 
 
-def _outcome(request: bytes) -> bytes:
-    """What the call comes to, as a frame: (result, None) or (None, what was raised)."""
+def _serve(request: bytes, answered: BinaryIO) -> None:
+    """Make one call; says that it begins, once all is imported, and then what it came to: (result, None) or
+    (None, what was raised)."""
     try:
         function, args = pickle.loads(request)  # noqa: S301 (our own worker)
-        return frame((function(*args), None))
-    except BaseException as error:  # noqa: BLE001 - sys.exit() in a function is that call's error, too
-        return frame((None, "".join(traceback.format_exception_only(error)).strip()))
+    except BaseException as error:  # noqa: BLE001 - importing runs the function's module, which may do anything
+        outcome = frame((None, _words(error)))
+        _send(answered, frame("begins"))
+    else:
+        _send(answered, frame("begins"))
+        try:
+            outcome = frame((function(*args), None))
+        except BaseException as error:  # noqa: BLE001 - sys.exit() in a function is that call's error, too
+            outcome = frame((None, _words(error)))
+    _send(answered, outcome)
+
+
+def _words(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(error)).strip()
 
 
 def _send(stream: BinaryIO, content: bytes) -> None:

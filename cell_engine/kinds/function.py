@@ -91,7 +91,7 @@ class FunctionKind:
         try:
             function = self._functions.get(name) or await self._import_in_thread(call.column, _Progress())
             arguments = _arguments(function, call)
-            result, raised = await self._pool.run(call_here, name, arguments, timeout=call.deadline)
+            result, raised = await self._pool.run(call_here, function, arguments, timeout=call.deadline)
         except NotFoundError as error:
             return Failure("function_error", str(error))
         except PoolError as error:

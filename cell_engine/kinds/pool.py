@@ -5,8 +5,8 @@
     await pool.close()
 
 Processes start when there is work for them, each a fresh interpreter (a fork of a process with threads would inherit
-their locks), and serve call after call, at a lower priority than the worker's own loop. Nothing outlives the worker,
-however it ends: the kernel is told to kill them with it, and where it cannot be told they watch their pipe.
+their locks), and serve call after call. Nothing outlives the worker, however it ends: the kernel is told to kill them
+with it, and where it cannot be told they watch their pipe.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PAUSE_SECONDS = 1.0
 """Between two tries: what killed the first may have been somebody else's appetite for memory."""
 
 STARTING_SECONDS = 60.0
-"""For a process to start, on a busy machine; no call's time."""
+"""For a process to start, and for what a call imports, on a busy machine; no call's time."""
 
 CALLS = 500
 """A process ends after so many: what libraries leak does not add up."""
@@ -72,8 +72,8 @@ class ProcessPool:
     async def run(self, function: Callable[..., _Result], *args: object, timeout: float) -> _Result:  # noqa: ASYNC109
         """What `function`, importable by its module and name, returns for `args`; all of it is pickled on its way.
 
-        `timeout`, in seconds, covers its tries, importing its module included; not the wait for a free process, which
-        is first come, first served. Then, and when the caller is canceled, its process is killed. Raises PoolError.
+        `timeout`, in seconds, covers its tries; not the wait for a free process, which is first come, first served, nor
+        importing what it needs. Then, and when the caller is canceled, its process is killed. Raises PoolError.
         """
         try:
             request = frame((function, args))
@@ -85,12 +85,18 @@ class ProcessPool:
             async with self._places:
                 process = await self._take()
                 self._busy.add(process)
-                began = time.monotonic()
+                began = None
                 try:
-                    async with asyncio.timeout(left):
-                        outcome = await process.ask(request)
+                    async with asyncio.timeout(STARTING_SECONDS):
+                        outcome: tuple[object, str | None] | int | None = await process.ask(request)
+                    if outcome is None:
+                        began = time.monotonic()
+                        async with asyncio.timeout(left):
+                            outcome = await process.outcome()
                 except TimeoutError:
-                    raise PoolError("transient", f"no result within {timeout:g} s: its process was ended") from None
+                    what = "it could not import what it needs" if began is None else "no result"
+                    seconds = STARTING_SECONDS if began is None else timeout
+                    raise PoolError("transient", f"{what} within {seconds:g} s: its process was ended") from None
                 finally:
                     await self._give_back(process)
             if not isinstance(outcome, int):
@@ -99,7 +105,7 @@ class ProcessPool:
                     raise PoolError("function_error", raised)
                 return cast(_Result, result)
             deaths.append(told(outcome))
-            left -= time.monotonic() - began
+            left -= 0 if began is None else time.monotonic() - began
             if len(deaths) == DEATHS or left <= 0:
                 raise PoolError("crashed", f"it ended its process, {len(deaths)} times: {', '.join(deaths)}")
             await asyncio.sleep(PAUSE_SECONDS)
@@ -162,8 +168,8 @@ class _Process:
     def is_alive(self) -> bool:
         return self._process.returncode is None
 
-    async def ask(self, request: bytes) -> tuple[object, str | None] | int:
-        """(result, None), (None, what was raised), or the exit code of a process that ended."""
+    async def ask(self, request: bytes) -> int | None:
+        """None once the call begins, or the exit code of a process that ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self.is_ready = False
@@ -171,6 +177,15 @@ class _Process:
         try:
             self._process.stdin.write(request)
             await self._process.stdin.drain()
+            await receive(self._process.stdout)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return await self._process.wait()
+        return None
+
+    async def outcome(self) -> tuple[object, str | None] | int:
+        """(result, None), (None, what was raised), or the exit code of a process that ended."""
+        assert self._process.stdout is not None
+        try:
             outcome: tuple[object, str | None] = await receive(self._process.stdout)
         except (asyncio.IncompleteReadError, ConnectionError):
             return await self._process.wait()

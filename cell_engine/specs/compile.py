@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from cell_engine.errors import Problem, SpecError
-from cell_engine.specs import prompt, yaml_lines
+from cell_engine.specs import plugins, prompt, yaml_lines
 from cell_engine.specs.compiled import CompiledSpec, SpecColumn, SpecDependency
 from cell_engine.specs.explain import explain, suggest
 from cell_engine.specs.settings_models import SETTINGS_MODELS, KindSettings
@@ -49,6 +49,7 @@ def compile_file(path: Path | str) -> CompiledSpec:
 
 def compile_text(text: str, file: str = "<text>") -> CompiledSpec:
     """Compiles YAML text; `file` is what problems call it. Raises SpecError with all problems."""
+    plugins.load()
     return _Compiler(yaml_lines.read(text, file)).compile()
 
 
@@ -137,7 +138,9 @@ class _Compiler:
             return
         if isinstance(kind, str) and not draft.kind:
             known_kinds = suggest(kind, SETTINGS_MODELS) or f"; known kinds: {', '.join(SETTINGS_MODELS)}"
-            self._problem((*draft.path, "kind"), f"{subject}unknown kind {shorten(kind)}{known_kinds}")
+            broken = plugins.load().broken.get(kind)
+            why = f"the kind {kind} does not work: {broken}" if broken else f"unknown kind {shorten(kind)}{known_kinds}"
+            self._problem((*draft.path, "kind"), subject + why)
         for other in SETTINGS_MODELS:
             if draft.kind and other != draft.kind and other in draft.raw:
                 self._problem((*draft.path, other), f"{subject}settings of kind {other} on a column of kind {kind}")
