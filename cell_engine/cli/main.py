@@ -8,7 +8,18 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cell_engine.cli import changes, dispatches, limits, money, people, providers, records, services, stack_commands
+from cell_engine.cli import (
+    changes,
+    dispatches,
+    exporting,
+    limits,
+    money,
+    people,
+    providers,
+    records,
+    services,
+    stack_commands,
+)
 from cell_engine.errors import AutofillError
 
 EXIT_CODES = """\
@@ -67,6 +78,7 @@ app = typer.Typer(
 for module, panel in (
     (stack_commands, "The whole thing on this machine"),
     (people, "Collections"),
+    (exporting, "Collections"),
     (changes, "Your changes"),
     (dispatches, "Dispatches and rules"),
     (records, "What happened"),
