@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test check bench soak lock clean
 
-# Any argument goes on: make demo ARGS=--once
+# Any argument goes on: make demo ARGS=--once, and another demo by its name: make demo ARGS="feed --once"
 demo: $(VENV)/installed
 	$(BIN)/autofill demo $(ARGS)
 

@@ -185,7 +185,7 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
             forced = 0
         needed = (automatic and stale) or (wanted and (stale or cell.error_class is not None)) or forced > 0
         if needed:
-            inputs = {source: value for source, (_, value) in zip(version.reads[column.id], shown, strict=True)}
+            inputs = {dep.column: value for dep, (_, value) in zip(column.deps, shown, strict=True) if not dep.silent}
             due.append(Due(column, inputs, mark, read_change, forced))
             if not cell.user_set:
                 moving.add(column.id)

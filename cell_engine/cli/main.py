@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from cell_engine.cli import (
     changes,
+    demos,
     dispatches,
     exporting,
     limits,
@@ -77,6 +78,7 @@ app = typer.Typer(
 )
 for module, panel in (
     (stack_commands, "The whole thing on this machine"),
+    (demos, "The whole thing on this machine"),
     (people, "Collections"),
     (exporting, "Collections"),
     (changes, "Your changes"),

@@ -134,6 +134,8 @@ def assumed(column: Column, like: Json) -> Json:
             return "2000-01-01T00:00:00+00:00" if like != "2000-01-01T00:00:00+00:00" else "2000-01-02T00:00:00+00:00"
         case "url":
             return f"https://example.invalid/{like or ''}"
+        case "file":
+            return f"{like or 'x'}x"
         case "list":
             return [*(like if isinstance(like, list) else ["x" * 24] * 4), "x"]
         case "json":

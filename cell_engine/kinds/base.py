@@ -14,6 +14,7 @@ from cell_engine.specs.version import Column
 ErrorClass: TypeAlias = Literal[
     "rate_limited",
     "transient",
+    "waiting",
     "quota",
     "auth",
     "model_missing",
@@ -25,6 +26,9 @@ ErrorClass: TypeAlias = Literal[
     "function_error",
     "crashed",
 ]
+
+WAITING: ErrorClass = "waiting"
+"""A file is not there yet, or not complete: the engine looks again, until the column's time for it is over."""
 
 RETRYABLE: frozenset[ErrorClass] = frozenset({"rate_limited", "transient"})
 """The engine calls again by itself; rate limits cost no attempt."""

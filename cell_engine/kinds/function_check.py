@@ -24,7 +24,7 @@ def spec_problems(spec: CompiledSpec, file: Path) -> list[Problem]:
     found = []
     for index, column in enumerate(spec.columns):
         if column.kind == "function":
-            read = {dep.column: (types[dep.column], dep.optional) for dep in column.deps}
+            read = {dep.column: (types[dep.column], dep.optional) for dep in column.deps if not dep.silent}
             line = document.line(("columns", index, "function", "name"))
             for trouble in _troubles(str(column.settings["name"]), column.type, read):
                 found.append(Problem(str(file), line, f"column {column.name!r}: function: {trouble}"))
@@ -36,7 +36,7 @@ def version_troubles(version: Version, column: Column) -> list[str]:
     read = {
         version.by_id[dep.column].key: (version.by_id[dep.column].type, dep.optional)
         for dep in column.deps
-        if dep.column in version.by_id
+        if dep.column in version.by_id and not dep.silent
     }
     return _troubles(str(column.settings["name"]), column.type, read)
 

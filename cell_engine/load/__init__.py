@@ -7,5 +7,16 @@ not fit is rejected alone, with its number, next to the good ones that go in.
 
 from cell_engine.load.errors import LoadError
 from cell_engine.load.loader import Loaded, batch_keys, file_rows, load_file, load_frame
+from cell_engine.load.sync import Synced, sync_file, sync_rows
 
-__all__ = ["LoadError", "Loaded", "batch_keys", "file_rows", "load_file", "load_frame"]
+__all__ = [
+    "LoadError",
+    "Loaded",
+    "Synced",
+    "batch_keys",
+    "file_rows",
+    "load_file",
+    "load_frame",
+    "sync_file",
+    "sync_rows",
+]

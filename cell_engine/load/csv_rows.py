@@ -52,13 +52,16 @@ def _header(path: Path, records: Iterator[tuple[int, list[str] | str]], version:
 def _row(line: int, fields: list[str], columns: list[Column]) -> Record:
     row: dict[int, Json] = {}
     faults: list[str] = []
+    missing: list[int] = []
     for column, text in zip(columns, fields, strict=True):
-        if text:  # an empty field is a missing value
-            try:
-                row[column.id] = column.type.parse(text)
-            except BadValueError as error:
-                faults.append(f"column {column.name!r}: {error}")
-    return record(line, row, faults)
+        if not text:  # an empty field is a missing value
+            missing.append(column.id)
+            continue
+        try:
+            row[column.id] = column.type.parse(text)
+        except BadValueError as error:
+            faults.append(f"column {column.name!r}: {error}")
+    return record(line, row, faults, missing)
 
 
 def _records(lines: "_Lines", delimiter: str) -> Iterator[tuple[int, list[str] | str]]:

@@ -90,13 +90,16 @@ def _rows(part: "pl.DataFrame", columns: list[Column], before: int) -> Iterator[
     for number, cells in enumerate(zip(*values, strict=True), before + 1):
         row: dict[int, Json] = {}
         faults: list[str] = []
+        missing: list[int] = []
         for column, reader, cell in zip(columns, readers, cells, strict=True):
-            if cell is not None:
-                try:
-                    row[column.id] = column.type.accept(reader.read(cell) if reader else cell)
-                except BadValueError as error:
-                    faults.append(f"column {column.name!r}: {error}")
-        yield record(number, row, faults)
+            if cell is None:
+                missing.append(column.id)
+                continue
+            try:
+                row[column.id] = column.type.accept(reader.read(cell) if reader else cell)
+            except BadValueError as error:
+                faults.append(f"column {column.name!r}: {error}")
+        yield record(number, row, faults, missing)
 
 
 class _Reader(NamedTuple):

@@ -55,16 +55,19 @@ def _record(line: int, text: str, inputs: dict[str, Column], version: Version) -
         return rejection(line, f'not an object but {shorten(text.strip())}: write {{"column": value, …}} a line')
     row: dict[int, Json] = {}
     faults: list[str] = []
+    missing: list[int] = []
     for name, value in found.items():
         column = inputs.get(name)
         if column is None:
             faults.append(f"key {shorten(name)}{column_hint(name, version)}")
-        elif value is not None:
+        elif value is None:
+            missing.append(column.id)
+        else:
             try:
                 row[column.id] = column.type.accept(value)
             except BadValueError as error:
                 faults.append(f"column {column.name!r}: {error}")
-    return record(line, row, faults)
+    return record(line, row, faults, missing)
 
 
 class _KeyTwiceError(Exception):

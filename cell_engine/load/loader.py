@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cell_engine.load.content import Format, read_content
-from cell_engine.load.csv_rows import csv_rows
 from cell_engine.load.errors import LoadError
-from cell_engine.load.frame_rows import frame_rows, parquet_rows
-from cell_engine.load.jsonl_rows import jsonl_rows
+from cell_engine.load.frame_rows import frame_rows
 from cell_engine.load.rows import Record
+from cell_engine.load.source import open_file
 from cell_engine.specs.text import Json, clean_text
 from cell_engine.specs.version import Version
 from cell_engine.store.batches import REJECTED_KEPT, Batch, InputsChangedError, add_batch, find_batches
@@ -28,12 +26,6 @@ PART_RECORDS = 50_000
 PART_BYTES = 64 * 2**20
 """A batch ends at whichever of the two comes first; bytes are those of its rows in memory."""
 
-_READERS: dict[Format, Callable[[Path, Version, int], Iterator[Record]]] = {
-    "csv": csv_rows,
-    "jsonl": jsonl_rows,
-    "parquet": parquet_rows,
-}
-_KEY_DIGITS = 16
 _PROGRESS_EVERY = 1_000
 _REASONS_SHOWN = 3
 
@@ -72,7 +64,7 @@ def batch_keys(path: Path) -> str:
 
     Raises LoadError for what cannot be read or is not UTF-8.
     """
-    return read_content(path).digest[:_KEY_DIGITS]
+    return open_file(path).key
 
 
 def load_file(
@@ -90,25 +82,23 @@ def load_file(
     dispatched. Raises LoadError for a file that cannot be loaded; what was in before is named and stays, and loading
     the same content again goes on after it.
     """
-    content = read_content(path)
-    rows = _READERS[content.format]
+    found = open_file(path)
     load = _Load(
         connection,
         collection,
-        key=content.digest[:_KEY_DIGITS],
-        source=clean_text(path.name),
+        key=found.key,
+        source=found.name,
         actor=actor,
         demand=demand,
         on_rows=on_rows,
-        check=content.check_unchanged,
+        check=found.content.check_unchanged,
     )
-    return load.run(lambda version, skip: rows(path, version, skip))
+    return load.run(found.records)
 
 
 def file_rows(path: Path, version: Version) -> Iterator[dict[int, Json]]:
     """The rows that `load_file` would add, without adding them. Raises LoadError."""
-    content = read_content(path)
-    return (found.row for found in _READERS[content.format](path, version, 0) if found.row is not None)
+    return (found.row for found in open_file(path).records(version, 0) if found.row is not None)
 
 
 def load_frame(

@@ -18,19 +18,21 @@ _FAULTS_SHOWN = 3
 class Record(NamedTuple):
     """One record of a file or frame: `row` (column id → accepted value, missing ones absent), or `reason` why it is
     rejected. `line`: where it begins, from 1; in Parquet and frames the row's number. `size`: bytes it takes in memory.
+    `missing`: columns of which the record says that they hold nothing.
     """
 
     line: int
     row: dict[int, Json] | None
     reason: str
     size: int
+    missing: tuple[int, ...] = ()
 
 
 def rejection(line: int, reason: str) -> Record:
     return Record(line, None, reason, sys.getsizeof(reason))
 
 
-def record(line: int, row: dict[int, Json], faults: Sequence[str]) -> Record:
+def record(line: int, row: dict[int, Json], faults: Sequence[str], missing: Sequence[int] = ()) -> Record:
     """The record that `row` makes; `faults` are what is wrong with its cells."""
     if faults:
         shown = "; ".join(faults[:_FAULTS_SHOWN])
@@ -39,7 +41,7 @@ def record(line: int, row: dict[int, Json], faults: Sequence[str]) -> Record:
     size = size_of(row)
     if size > ROW_BYTES:
         return rejection(line, f"the row takes {size >> 20:,} MB; {ROW_BYTES >> 20} MB is the most")
-    return Record(line, row, "", size)
+    return Record(line, row, "", size, tuple(missing))
 
 
 def size_of(value: object) -> int:

@@ -14,9 +14,10 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from cell_engine.errors import Problem, SpecError
-from cell_engine.specs import plugins, prompt, yaml_lines
+from cell_engine.specs import loading, plugins, prompt, yaml_lines
 from cell_engine.specs.compiled import CompiledSpec, SpecColumn, SpecDependency
 from cell_engine.specs.explain import explain, suggest
+from cell_engine.specs.files import FileColumns, FilesModel
 from cell_engine.specs.settings_models import SETTINGS_MODELS, KindSettings
 from cell_engine.specs.spec import CacheModel, CollectionModel, ColumnModel, DependencyModel
 from cell_engine.specs.text import shorten
@@ -27,9 +28,9 @@ __all__ = ["CompiledSpec", "SpecColumn", "SpecDependency", "compile_file", "comp
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
-_COMPUTED_ONLY = ("deps", "mode", "timeout", "attempts", "cache")
+_COMPUTED_ONLY = ("deps", "mode", "timeout", "attempts", "cache", "wait")
 _DEFAULT_ATTEMPTS = 4
-_NESTED: dict[str, type[BaseModel]] = {"deps": DependencyModel, "cache": CacheModel}
+_NESTED: dict[str, type[BaseModel]] = {"deps": DependencyModel, "cache": CacheModel, "files": FilesModel}
 
 
 def compile_file(path: Path | str) -> CompiledSpec:
@@ -101,14 +102,17 @@ class _Compiler:
         for draft in self.drafts:
             self._references(draft)
         self._cycles()
-        if self.problems or collection is None:
+        files = self._files(collection)
+        self._loading()
+        if self.problems or collection is None or files is None:
             raise SpecError(sorted(set(self.problems)))
         keys = {name: str(draft.key) for name, draft in self.by_name.items()}
         return CompiledSpec(
             namespace=collection.namespace,
             name=collection.name,
             cap=collection.cap,
-            columns=tuple(_finish(draft, keys) for draft in self.drafts),
+            columns=tuple(_finish(draft, keys, files) for draft in self.drafts),
+            loading=loading.finish(collection, keys),
         )
 
     # Each value on its own.
@@ -274,6 +278,20 @@ class _Compiler:
             self._problem_at(line, f"{draft.subject}there is no column {shorten(name)}{suggest(name, self.by_name)}")
         return name != draft.name and name in self.by_name
 
+    def _files(self, collection: CollectionModel | None) -> FileColumns | None:
+        if collection is None:
+            return None
+        full_name = f"{collection.namespace}/{collection.name}"
+        types = {name: (draft.raw.get("type"), draft.raw.get("items")) for name, draft in self.by_name.items()}
+        computed = {name for name, draft in self.by_name.items() if draft.raw.get("kind") is not None}
+        files = FileColumns.of(full_name, collection.files, types, computed)
+        for path, message in files.problems:
+            self._problem(path, message)
+        for draft in self.drafts:
+            if draft.raw.get("wait") is not None and draft.kind and files.of_reader(draft.deps, None) is None:
+                self._problem((*draft.path, "wait"), f"{draft.subject}it reads no column of type file to wait for")
+        return files
+
     # The DAG.
 
     def _cycles(self) -> None:
@@ -295,6 +313,14 @@ class _Compiler:
             # Look for further cycles without this one's columns.
             graph = {name: deps - set(cycle) for name, deps in graph.items() if name not in cycle}
 
+    # How rows come in.
+
+    def _loading(self) -> None:
+        if isinstance(self.document.data, dict):
+            columns = {name: draft.raw for name, draft in self.by_name.items()}
+            for key, message in loading.problems(self.document.data, columns):
+                self._problem((key,), message)
+
     def _problem(self, path: yaml_lines.Path, message: str) -> None:
         self._problem_at(self.document.line(path), message)
 
@@ -302,19 +328,21 @@ class _Compiler:
         self.problems.append(Problem(self.document.file, line, message))
 
 
-def _finish(draft: _Draft, keys: dict[str, str]) -> SpecColumn:
+def _finish(draft: _Draft, keys: dict[str, str], files: FileColumns) -> SpecColumn:
     """The column of a draft that has no problem. `keys` by column name."""
     assert draft.model is not None
     model, settings = draft.model, draft.settings
     items = "text" if model.type == "list" and model.items is None else model.items
     column_type = ColumnType(model.type, tuple(model.choices or ()), items)
     if settings is None:
-        return SpecColumn(keys[model.name], model.name, column_type, None, "never", (), 0.0, 0, {})
+        source = files.of_input(model.name)
+        return SpecColumn(keys[model.name], model.name, column_type, None, "never", (), 0.0, 0, {}, files=source)
     normalized = settings.model_dump(mode="json", exclude_none=True)
     for setting in settings.prompt_fields:
         if setting in normalized:
             normalized[setting] = prompt.split(normalized[setting], keys)
-    deps = (SpecDependency(keys[name], optional) for name, optional in draft.deps.items())
+    deps = [SpecDependency(keys[name], optional) for name, optional in draft.deps.items()]
+    deps += [SpecDependency(keys[name], optional=True, silent=True) for name in files.watched(draft.deps)]
     return SpecColumn(
         key=keys[model.name],
         name=model.name,
@@ -326,6 +354,7 @@ def _finish(draft: _Draft, keys: dict[str, str]) -> SpecColumn:
         attempts=model.attempts or _DEFAULT_ATTEMPTS,
         settings=normalized,
         cache=_cache(model, settings),
+        files=files.of_reader(draft.deps, model.wait),
     )
 
 

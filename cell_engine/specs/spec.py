@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from cell_engine.specs.files import FilesModel, root_as_files
 from cell_engine.specs.text import shorten
 from cell_engine.specs.types import ItemType, ValueType
 from cell_engine.specs.version import Mode
@@ -44,13 +45,17 @@ def _name_as_dependency(value: Any) -> Any:
     return {"column": value} if isinstance(value, str) else value
 
 
+def _name_as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
 def _seconds(duration: Any) -> float:
     found = _DURATION.fullmatch(duration) if isinstance(duration, str) else None
     seconds = int(found[1]) * _UNITS[found[2]] if found else 0
     if not 0 < seconds <= KEPT_DAYS * 86_400:
         raise ValueError(
-            f"{shorten(str(duration))} is no time to live: a whole number with s, m, h or d, such as 12h or 7d, "
-            f"and {KEPT_DAYS}d at most, for as long answers are kept"
+            f"{shorten(str(duration))} is no length of time: a whole number with s, m, h or d, such as 12h or 7d, "
+            f"and {KEPT_DAYS}d at most"
         )
     return float(seconds)
 
@@ -97,6 +102,7 @@ class ColumnModel(Strict):
     timeout: float | None = Field(None, gt=0, le=86_400)
     attempts: int | None = Field(None, ge=1, le=100)
     cache: Annotated[CacheModel, BeforeValidator(_switch_as_cache)] | None = None
+    wait: Annotated[float, BeforeValidator(_seconds)] | None = None
 
 
 class CollectionModel(Strict):
@@ -105,4 +111,7 @@ class CollectionModel(Strict):
     namespace: Name
     name: Name
     cap: int | None = Field(None, ge=1, le=2**31 - 1)
+    files: Annotated[FilesModel, BeforeValidator(root_as_files)] | None = None
+    key: Annotated[list[str], BeforeValidator(_name_as_list), Field(min_length=1, max_length=4)] | None = None
+    delete_share: float | None = Field(None, ge=0, le=1)
     columns: list[dict[str, Any]] = Field(min_length=1)

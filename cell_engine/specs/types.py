@@ -1,4 +1,4 @@
-"""The ten column types: what a cell may hold. A value that does not fit is refused, never cast.
+"""The eleven column types: what a cell may hold. A value that does not fit is refused, never cast.
 
 `accept` takes a value that already has a type (Parquet, a model's or a function's answer); `parse` takes text
 (CSV, the command line). Both return JSON, cleaned; both raise BadValueError with a message that names the type and
@@ -16,12 +16,13 @@ from typing import Any, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 from cell_engine.errors import BadValueError
+from cell_engine.specs.paths import check_path
 from cell_engine.specs.text import Json, clean, clean_text, fits_double, shorten
 
 __all__ = ["ColumnType", "ItemType", "Json", "ValueType", "clean", "clean_text", "shorten"]
 
-ItemType = Literal["text", "number", "integer", "boolean", "date", "datetime", "choice", "json", "url"]
-ValueType = Literal["text", "number", "integer", "boolean", "date", "datetime", "choice", "list", "json", "url"]
+ItemType = Literal["text", "number", "integer", "boolean", "date", "datetime", "choice", "json", "url", "file"]
+ValueType = Literal["text", "number", "integer", "boolean", "date", "datetime", "choice", "list", "json", "url", "file"]
 
 # What bigint holds, so that the typed view can cast every integer.
 _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
@@ -98,6 +99,8 @@ class ColumnType:
                 return {"type": "string", "enum": list(self.choices)}
             case "url":
                 return {"type": "string", "description": "An absolute http or https URL."}
+            case "file":
+                return {"type": "string", "description": "The relative path of a file."}
             case "json":
                 return {"type": "string", "description": _JSON_TEXT}
             case "list":
@@ -254,6 +257,14 @@ class ColumnType:
             raise self._bad(value, "the URL names no host")
         return clean_text(value)
 
+    def _accept_file(self, value: object) -> Json:
+        if not isinstance(value, str):
+            raise self._bad(value, f"expected a path, not {_kind_of(value)}")
+        try:
+            return check_path(value)
+        except BadValueError as error:
+            raise BadValueError(f"type file: {error}") from None
+
     def _parse_integer(self, text: str) -> int:
         if _INTEGER.fullmatch(text):
             if len(text) > 20:  # longer than any 64-bit integer, and int() refuses thousands of digits
@@ -303,6 +314,7 @@ _ACCEPT: dict[str, Callable[[ColumnType, object], Json]] = {
     "list": ColumnType._accept_list,
     "json": ColumnType._accept_json,
     "url": ColumnType._accept_url,
+    "file": ColumnType._accept_file,
 }
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from graphlib import TopologicalSorter
 from typing import Any, Literal
 
+from cell_engine.specs.files import FileSource
 from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
@@ -18,10 +19,18 @@ Mode = Literal["on_change", "cron", "never"]
 
 @dataclass(frozen=True)
 class Dependency:
-    """A column that is read, by id. A row is not computed while a dependency that is not `optional` is missing."""
+    """A column that is read, by id. A row is not computed while a dependency that is not `optional` is missing.
+
+    One that is `silent` is followed only: its change makes the reader due, which is not given its value.
+    """
 
     column: int
     optional: bool
+    silent: bool = False
+
+    def to_json(self) -> dict[str, Json]:
+        said: dict[str, Json] = {"column": self.column, "optional": self.optional}
+        return said | {"silent": True} if self.silent else said
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,7 @@ class Column:
     `kind` is None for an input. `timeout` is seconds for one call, `attempts` the calls made before a transient
     failure stays. `settings` are the kind's own, normalized. `hash` (16 bytes) covers the definition: type, kind,
     dependencies by key and settings, and nothing that leaves the answer alone (name, mode, timeout, attempts, cache).
-    `cache` is None for a column that computes each cell itself.
+    `cache` is None for a column that computes each cell itself. `files` is there where it has to do with files.
     """
 
     id: int
@@ -53,6 +62,7 @@ class Column:
     settings: Mapping[str, Json] = field(hash=False)
     hash: bytes
     cache: Cache | None = None
+    files: FileSource | None = None
 
     @property
     def job_type(self) -> str:
@@ -63,20 +73,21 @@ class Column:
 
     def to_json(self) -> dict[str, Json]:
         """The column as JSON, all of it; `from_json` reads it back."""
-        return {
+        said: dict[str, Json] = {
             "id": self.id,
             "key": self.key,
             "name": self.name,
             "type": self.type.to_json(),
             "kind": self.kind,
             "mode": self.mode,
-            "deps": [{"column": dep.column, "optional": dep.optional} for dep in self.deps],
+            "deps": [dep.to_json() for dep in self.deps],
             "timeout": self.timeout,
             "attempts": self.attempts,
             "settings": dict(self.settings),
             "hash": self.hash.hex(),
             "cache": None if self.cache is None else {"ttl": self.cache.ttl},
         }
+        return said if self.files is None else said | {"files": self.files.to_json()}
 
     @classmethod
     def from_json(cls, definition: Mapping[str, Any]) -> "Column":
@@ -87,12 +98,15 @@ class Column:
             type=ColumnType.from_json(definition["type"]),
             kind=definition["kind"],
             mode=definition["mode"],
-            deps=tuple(Dependency(dep["column"], dep["optional"]) for dep in definition["deps"]),
+            deps=tuple(
+                Dependency(dep["column"], dep["optional"], dep.get("silent", False)) for dep in definition["deps"]
+            ),
             timeout=float(definition["timeout"]),
             attempts=definition["attempts"],
             settings=definition["settings"],
             hash=bytes.fromhex(definition["hash"]),
             cache=_cache(definition),
+            files=FileSource.from_json(definition.get("files")),
         )
 
 
