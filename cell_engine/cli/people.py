@@ -164,7 +164,11 @@ def reprocess(
     row: _Rows = None,
     batch: _Batches = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="Only cells that are: empty, outdated, errors; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="Only cells that are: empty, outdated, not_found, errors; may be repeated. "
+            "What was not found is looked for anew, past the cache."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also cells that are up to date.")] = False,
     wait: Wait = False,
@@ -182,9 +186,11 @@ def reprocess(
     """
     only_if: list[str] = []
     for one in only or ():
-        if one not in ("empty", "outdated", "errors"):
-            raise BadValueError(f"--only {one!r}: it is one of empty, outdated, errors")
+        if one not in ("empty", "outdated", "not_found", "errors"):
+            raise BadValueError(f"--only {one!r}: it is one of empty, outdated, not_found, errors")
         only_if += _error_conditions(None) if one == "errors" else [one]
+    # Not found is an answer, and current: only a force has it looked for again.
+    force = force or "not_found" in only_if
     _dispatch(
         collection, "reprocess", column, row, batch, only_if or None, force, wait, dry_run, yes, as_json, max_cost
     )

@@ -30,6 +30,7 @@ _LEAST_WIDTH = 3
 _STATUS_STYLES = {
     "ready": "green",
     "overridden": "cyan",
+    "not_found": "magenta",
     "error": "red",
     "blocked": "yellow",
     "outdated": "yellow",
@@ -292,6 +293,8 @@ def _cell_text(cell: ShownInput | ShownCell | None) -> Text:
     status = getattr(cell, "status", "overridden" if getattr(cell, "edited", False) else None)
     if cell.value is None and status not in (None, "ready", "overridden"):
         why = getattr(cell, "error", None) if status == "error" else None
+        if status == "not_found":
+            why = (getattr(cell, "details", None) or {}).get("not_found")
         return Text(one_line(f"{status}: {why}" if why else status), style=_STATUS_STYLES.get(str(status), ""))
     # An answer that is being replaced is still the one shown, and looks like it.
     style = "" if status in (None, "ready") else _STATUS_STYLES.get(status, "")

@@ -30,7 +30,7 @@ _LOOK_SECONDS = 0.3
 # seconds; a slow model may take its whole timeout, several times.
 _FILE_PATIENCE = 180.0
 _FILL_PATIENCE = 600.0
-_GOOD = frozenset({"ready", "blocked", "overridden"})
+_GOOD = frozenset({"ready", "not_found", "blocked", "overridden"})
 _ENDED = _GOOD | {"error", "canceled"}
 _DISPATCHES = 20
 _EXAMPLES = 3

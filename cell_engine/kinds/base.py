@@ -25,6 +25,7 @@ ErrorClass: TypeAlias = Literal[
     "bad_input",
     "function_error",
     "crashed",
+    "unsupported",
 ]
 
 WAITING: ErrorClass = "waiting"
@@ -86,7 +87,8 @@ class Answer:
     """A value that fits the column's type, and what it took: tokens of every try, cached ones among those in, reasoning
     ones among those out; ``cost`` in billionths of a dollar, None if unknown (no price, or no usage told).
 
-    ``details`` are kept beside the value, cleaned JSON: nothing that reads the column sees them.
+    ``details`` are kept beside the value, cleaned JSON: nothing that reads the column sees them. ``not_found`` is why
+    there is no value, which is then None: an answer too, and neither empty nor an error.
     """
 
     value: Json
@@ -97,6 +99,7 @@ class Answer:
     tokens_reasoning: int = 0
     cost: int | None = 0
     details: Mapping[str, Json] | None = None
+    not_found: str | None = None
 
 
 @dataclass(frozen=True)

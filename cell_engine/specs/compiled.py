@@ -12,7 +12,7 @@ from cell_engine.specs.loading import SpecLoading
 from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
-from cell_engine.specs.version import Cache, Column, Dependency, Mode
+from cell_engine.specs.version import Cache, Column, Dependency, Mode, NotFound, dependency_json
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,10 @@ class SpecDependency:
     column: str
     optional: bool
     silent: bool = False
+    not_found: NotFound | None = None
 
     def to_json(self) -> dict[str, Json]:
-        said: dict[str, Json] = {"column": self.column, "optional": self.optional}
-        return said | {"silent": True} if self.silent else said
+        return dependency_json(self.column, self.optional, self.silent, self.not_found)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class CompiledSpec:
                 type=column.type,
                 kind=column.kind,
                 mode=column.mode,
-                deps=tuple(Dependency(ids[dep.column], dep.optional, dep.silent) for dep in column.deps),
+                deps=tuple(Dependency(ids[dep.column], dep.optional, dep.silent, dep.not_found) for dep in column.deps),
                 timeout=column.timeout,
                 attempts=column.attempts,
                 settings=_bind_settings(column, ids),

@@ -1,10 +1,13 @@
 """The settings each kind takes in the YAML, under the kind's own name. Pure, so that specs never import kinds."""
 
-from typing import Annotated, ClassVar
+import re
+from typing import Annotated, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from cell_engine.specs import allowed
+from cell_engine.specs.examples import Examples
 from cell_engine.specs.text import shorten
 
 
@@ -23,6 +26,26 @@ def _check_callable(name: str) -> str:
     refusal = allowed.refusal(name)
     if refusal is not None:
         raise ValueError(refusal)
+    return name
+
+
+def _check_address(address: str) -> str:
+    try:
+        parts = urlsplit(address)
+        has_host = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        has_host = False
+    if not has_host or not address.isascii() or any(character.isspace() for character in address):
+        raise ValueError("expected an address such as https://host/v1")  # not repeated: it may hold a password
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError("an address has no user, password or query here: name the variable of the key under 'key'")
+    return address.rstrip("/")
+
+
+def _check_key_name(name: str) -> str:
+    # Not repeated: whoever mistakes it for the place of the key has written the key.
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,99}", name):
+        raise ValueError("expected the name of an environment variable in capitals, never the key itself")
     return name
 
 
@@ -49,23 +72,48 @@ class KindSettings(BaseModel):
     prompt_fields: ClassVar[tuple[str, ...]] = ()
     """Texts in which `{{column}}` stands for a cell. Compiled to parts, see cell_engine.specs.prompt."""
 
+    defaults: ClassVar["type[KindSettings] | None"] = None
+    """What a collection may set for all columns of the kind, under the kind's name beside its columns."""
+
     leaves_answer: ClassVar[tuple[str, ...]] = ()
     """Settings that say how a cell is computed and not what comes of it: a change of them recomputes nothing."""
 
 
-class LlmSettings(KindSettings):
-    """A call of a language model: the prompt becomes the user message."""
+class _LlmShared(KindSettings):
+    """What a collection may say for all its `llm` columns, and each column for itself."""
 
-    default_timeout = 120.0
-    cached = True
-    prompt_fields = ("prompt",)
-
-    model: Text
-    prompt: Text
+    base_url: Annotated[str, AfterValidator(_check_address)] | None = None
+    key: Annotated[str, AfterValidator(_check_key_name)] | None = None
     system: Text | None = None
     temperature: float | None = Field(None, ge=0, le=2)
     max_tokens: int | None = Field(None, ge=1, le=2**31 - 1)
     seed: int | None = Field(None, ge=-(2**63), le=2**63 - 1)
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    evidence: Literal["required"] | None = None
+    not_found: bool | None = None
+
+
+class LlmDefaults(_LlmShared):
+    """The collection's own."""
+
+    model: Text | None = None
+
+
+class LlmSettings(_LlmShared):
+    """A call of a language model: the prompt becomes the user message, examples the turns before it.
+
+    `key` names the variable that holds the key, never the key; it is no part of the definition, the address is.
+    """
+
+    default_timeout = 120.0
+    cached = True
+    prompt_fields = ("prompt",)
+    leaves_answer = ("key",)
+    defaults = LlmDefaults
+
+    model: Text
+    prompt: Text
+    examples: Examples | None = None
 
 
 class FunctionSettings(KindSettings):

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from cell_engine.specs.files import FilesModel, root_as_files
 from cell_engine.specs.text import shorten
-from cell_engine.specs.types import ItemType, ValueType
-from cell_engine.specs.version import Mode
+from cell_engine.specs.types import OTHER_UNIT, ItemType, ValueType
+from cell_engine.specs.version import Mode, NotFound
 
 KEPT_DAYS = 90
 """How long the cache keeps an answer."""
@@ -39,6 +39,12 @@ def _check_choices(choices: list[str]) -> list[str]:
             raise ValueError(f"the choices {shorten(seen[folded])} and {shorten(choice)} differ at most by case")
         seen[folded] = choice
     return choices
+
+
+def _check_unit(unit: str) -> str:
+    if not unit or unit != unit.strip() or len(unit) > 40 or unit == OTHER_UNIT:
+        raise ValueError(f"{shorten(unit)} is no unit: one such as kg or m², without spaces around it")
+    return unit
 
 
 def _name_as_dependency(value: Any) -> Any:
@@ -72,6 +78,7 @@ class DependencyModel(Strict):
 
     column: str
     optional: bool = False
+    not_found: NotFound | None = None
 
 
 class CacheModel(Strict):
@@ -96,6 +103,8 @@ class ColumnModel(Strict):
     type: ValueType
     choices: Annotated[list[str], Field(min_length=1), AfterValidator(_check_choices)] | None = None
     items: ItemType | None = None
+    unit: Annotated[str, AfterValidator(_check_unit)] | None = None
+    currency: str | None = Field(None, pattern="^[A-Z]{3}$")
     kind: str | None = None
     deps: list[Annotated[DependencyModel, BeforeValidator(_name_as_dependency)]] | None = None
     mode: Mode | None = None
@@ -106,7 +115,8 @@ class ColumnModel(Strict):
 
 
 class CollectionModel(Strict):
-    """A collection. Its columns are validated one by one, as ColumnModel, so that one mistake hides no other."""
+    """A collection. Its columns are validated one by one, as ColumnModel, so that one mistake hides no other; so are
+    the defaults of a kind's settings."""
 
     namespace: Name
     name: Name
@@ -114,4 +124,5 @@ class CollectionModel(Strict):
     files: Annotated[FilesModel, BeforeValidator(root_as_files)] | None = None
     key: Annotated[list[str], BeforeValidator(_name_as_list), Field(min_length=1, max_length=4)] | None = None
     delete_share: float | None = Field(None, ge=0, le=1)
+    llm: dict[str, Any] | None = None
     columns: list[dict[str, Any]] = Field(min_length=1)

@@ -17,20 +17,42 @@ from cell_engine.specs.types import ColumnType
 Mode = Literal["on_change", "cron", "never"]
 
 
+NotFound = Literal["skip", "run", "propagate"]
+"""What a cell comes to whose input was not found: blocked; computed with that input absent; not found itself."""
+
+
 @dataclass(frozen=True)
 class Dependency:
     """A column that is read, by id. A row is not computed while a dependency that is not `optional` is missing.
 
-    One that is `silent` is followed only: its change makes the reader due, which is not given its value.
+    One that is `silent` is followed only: its change makes the reader due, which is not given its value. `not_found` is
+    None where it is as usual, so that a definition that says nothing of it is what it always was.
     """
 
     column: int
     optional: bool
     silent: bool = False
+    not_found: NotFound | None = None
+
+    @property
+    def if_not_found(self) -> NotFound:
+        return self.not_found or usual_not_found(self.optional)
 
     def to_json(self) -> dict[str, Json]:
-        said: dict[str, Json] = {"column": self.column, "optional": self.optional}
-        return said | {"silent": True} if self.silent else said
+        return dependency_json(self.column, self.optional, self.silent, self.not_found)
+
+
+def usual_not_found(optional: bool) -> NotFound:
+    """Where a dependency says nothing of it, not found is as good as missing."""
+    return "run" if optional else "skip"
+
+
+def dependency_json(column: int | str, optional: bool, silent: bool, not_found: NotFound | None) -> dict[str, Json]:
+    """As stored and hashed: what is as usual is left out."""
+    definition: dict[str, Json] = {"column": column, "optional": optional}
+    if silent:
+        definition["silent"] = True
+    return definition if not_found is None else definition | {"not_found": not_found}
 
 
 @dataclass(frozen=True)
@@ -99,7 +121,8 @@ class Column:
             kind=definition["kind"],
             mode=definition["mode"],
             deps=tuple(
-                Dependency(dep["column"], dep["optional"], dep.get("silent", False)) for dep in definition["deps"]
+                Dependency(dep["column"], dep["optional"], dep.get("silent", False), dep.get("not_found"))
+                for dep in definition["deps"]
             ),
             timeout=float(definition["timeout"]),
             attempts=definition["attempts"],

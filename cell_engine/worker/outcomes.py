@@ -1,10 +1,12 @@
 """What calls come to: an outcome, a result to store, the cell that it makes, the rest before another try."""
 
 import random
+from collections.abc import Mapping
 
 from cell_engine.kinds.base import PAUSING, Answer, Call, ErrorClass, Failure, Kind, Outcome
 from cell_engine.log import get_logger
-from cell_engine.plan import BLOCKED, Blocked, Cell, Current
+from cell_engine.plan import BLOCKED, NOT_FOUND, Blocked, Cell, Current, Unfound
+from cell_engine.specs.text import Json
 from cell_engine.store.claims import Reading
 from cell_engine.store.results import Result
 from cell_engine.worker.calls import Called, Settled, Task
@@ -31,9 +33,14 @@ def addressed(reading: Reading, column_id: int, read_change: int) -> Result:
     )
 
 
-def found_by_plan(reading: Reading, step: Blocked | Current) -> Result:
+def found_by_plan(reading: Reading, step: Blocked | Unfound | Current) -> Result:
     """What a plan found without a call."""
     result = addressed(reading, step.column.id, step.read_change)
+    if isinstance(step, Unfound):
+        # An answer that no call was made for, as one from the cache: as new as the demand that it was planned with.
+        result.cached, result.demanded = True, reading.signal
+        result.fingerprint, result.details = step.fingerprint, {NOT_FOUND: step.reason}
+        return result
     result.call = False
     if isinstance(step, Current):
         if step.stale:
@@ -44,6 +51,13 @@ def found_by_plan(reading: Reading, step: Blocked | Current) -> Result:
         result.error = step.reason
         result.demanded = step.demanded
     return result
+
+
+def details_of(answer: Answer) -> Mapping[str, Json] | None:
+    """What is stored beside an answer's value; with the reason, where there is none."""
+    if answer.not_found is None:
+        return answer.details
+    return {**(answer.details or {}), NOT_FOUND: answer.not_found}
 
 
 def outcome_at_once(kind: Kind, call: Call) -> Outcome | None:

@@ -35,6 +35,7 @@ from cell_engine.worker.outcomes import (
     UNCOUNTED,
     addressed,
     cell_after,
+    details_of,
     found_by_plan,
     outcome_at_once,
     pause,
@@ -275,7 +276,7 @@ class Visit:
                 self._settle(result, 0)
             steps, last = self._plan(results)
             results = results + last
-            if steps.blocked or steps.current:
+            if steps.found:
                 break  # their numbers are those of what is stored first
         self._submit(results)
 
@@ -424,7 +425,7 @@ class Visit:
             result.dispatch_id = asked.dispatch  # who pays, as the store will find
         if not isinstance(outcome, Failure):
             result.value = outcome.value
-            result.details = outcome.details
+            result.details = details_of(outcome)
         elif outcome.error_class in PAUSING:
             result.retry = True
             refused = self._host.holds.trip(reading.key.collection_id, due.column, outcome, probed)

@@ -19,6 +19,7 @@ select
         when behind.outdated and (cell.canceled > cell.called or ahead.state = 'canceled') then 'canceled'
         when cell.computed_at is null then 'empty'
         when behind.outdated then 'outdated'
+        when cell.ai_value is null and cell.details ? 'not_found' then 'not_found'
         else 'ready'
     end as status,
     cell.error_class,

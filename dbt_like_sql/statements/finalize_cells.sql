@@ -168,7 +168,7 @@ completed as (
         saved_tokens_in, saved_tokens_out, saved_cost)
     select credited, collection_id, batch_id, column_id,
         case when deleted then 'deleted' when error_class is not null then error_class
-             when not call then 'fresh' when cached then 'cached' when same then 'unchanged' else 'ready' end,
+             when not call then 'fresh' when value is null and details ? 'not_found' then 'not_found' when cached then 'cached' when same then 'unchanged' else 'ready' end,
         array_agg(row_id),
         coalesce(sum(tokens_in) filter (where cached), 0), coalesce(sum(tokens_out) filter (where cached), 0),
         coalesce(sum(cost) filter (where cached), 0)

@@ -108,7 +108,7 @@ REFUSED: list[tuple[ColumnType, Any, Any]] = [
     (INTEGER, True, "expected an integer, not a boolean"),
     (INTEGER, "12", "expected an integer, not text"),
     (INTEGER, 1.0, "expected an integer, not a number"),
-    (INTEGER, Decimal(1), "expected an integer, not Decimal"),
+    (INTEGER, Decimal(1), "expected an integer, not a number"),
     (INTEGER, 2**63, "beyond 64 bits"),
     (INTEGER, 10**5000, "beyond 64 bits"),
     (BOOLEAN, 1, "expected true or false, not an integer"),
