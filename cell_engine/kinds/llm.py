@@ -11,9 +11,11 @@ from cell_engine.errors import AutofillError, BadValueError
 from cell_engine.kinds import llm_request
 from cell_engine.kinds.base import Answer, Call, Failure, Outcome
 from cell_engine.kinds.evidence import Checked, Claim, check
+from cell_engine.kinds.files import FILES_AT_ONCE, FileReader
 from cell_engine.kinds.llm_client import Clients, Spent
 from cell_engine.kinds.llm_reading import Said, content_of, read
 from cell_engine.kinds.llm_request import Message
+from cell_engine.kinds.pictures import holds_pictures, read_pictures
 from cell_engine.prices import prices
 from cell_engine.shares import ProviderKey
 from cell_engine.specs import answer_shape
@@ -36,6 +38,8 @@ class LlmKind:
         """Without arguments ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` are read at first use, for columns that name no
         address and no key of their own."""
         self._clients = Clients(base_url, api_key)
+        self._files = FileReader()
+        self._room = asyncio.Semaphore(FILES_AT_ONCE)
         prices()  # a file of the user's that cannot be read is told at the start, not by the first call
 
     def check(self, column: Column) -> None:
@@ -43,6 +47,8 @@ class LlmKind:
         trouble = self._clients.trouble(self._clients.endpoint(column.settings))
         if trouble is not None:
             raise AutofillError(f"Column {column.name!r} is computed by an LLM. {trouble.message}")
+        if holds_pictures(column.settings):
+            self._files.check(column)
 
     def at_once(self, call: Call) -> None:
         """Never: a model is far away."""
@@ -56,10 +62,20 @@ class LlmKind:
         trouble = self._clients.trouble(self._clients.endpoint(call.column.settings))
         if trouble is not None:
             return trouble
+        if not holds_pictures(call.column.settings):
+            return await self._asked(call)
+        async with self._room:
+            return await self._asked(call)
+
+    async def _asked(self, call: Call) -> Outcome:
         spent = Spent(str(call.column.settings["model"]))
+        outcome: Outcome
         try:
             async with asyncio.timeout(call.deadline):
-                outcome = await self.converse(call, llm_request.messages(call), spent)
+                pictures = await read_pictures(self._files, call)
+                if isinstance(pictures, Failure):
+                    return pictures
+                outcome = await self.converse(call, llm_request.messages(call, pictures), spent)
         except TimeoutError:
             outcome = Failure("transient", f"The model gave no answer within {call.deadline:g} s.")
         return spent.on(outcome)
@@ -67,6 +83,7 @@ class LlmKind:
     async def close(self) -> None:
         """Close all connections."""
         await self._clients.close()
+        self._files.close()
 
     async def converse(self, call: Call, messages: Sequence[Message], spent: Spent) -> Outcome:
         """One answer with its corrections: the conversation goes on from ``messages`` until one fits, and is supported.

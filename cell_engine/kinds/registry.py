@@ -32,7 +32,18 @@ def _llm() -> Kind:
     return LlmKind()
 
 
-_KINDS: dict[str, Callable[[], Kind]] = {"fetch": _fetch, "function": _function, "llm": _llm}
+def _transcribe() -> Kind:
+    from cell_engine.kinds.transcribe import TranscribeKind
+
+    return TranscribeKind()
+
+
+_KINDS: dict[str, Callable[[], Kind]] = {
+    "fetch": _fetch,
+    "function": _function,
+    "llm": _llm,
+    "transcribe": _transcribe,
+}
 
 JOB_TYPES: tuple[str, ...] = tuple(_KINDS)
 """The engine's own. A new kind is added above, and its settings to cell_engine.specs.settings_models."""

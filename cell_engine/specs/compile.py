@@ -267,6 +267,11 @@ class _Compiler:
         if reads_one and draft.deps and (len(draft.deps) > 1 or any(map(_may_be_absent, draft.deps.values()))):
             message = f"kind {draft.kind} reads one column, {reads_one}, which is not optional"
             self._problem((*draft.path, "deps"), f"{subject}{message}")
+        reads_type = SETTINGS_MODELS[draft.kind].reads_type
+        for name in draft.deps if reads_type else ():
+            if self.by_name[name].raw.get("type") != reads_type:
+                message = f"kind {draft.kind} reads a column of type {reads_type}, and {name!r} is none"
+                self._problem((*draft.path, "deps"), f"{subject}{message}")
 
     def _prompt_references(self, draft: _Draft, kind: str) -> Iterator[tuple[str, int]]:
         """The names that the prompts of `draft` refer to, each once, with the line of the first."""
@@ -317,6 +322,11 @@ class _Compiler:
         for path, message in files.problems:
             self._problem(path, message)
         for draft in self.drafts:
+            if draft.settings and draft.settings.shows_files and getattr(draft.settings, "evidence", None):
+                shown = files.shown_in(_prompts(draft.settings))
+                if shown and shown.issuperset(draft.deps):
+                    message = "evidence is quoted from text, and it reads files alone: read a column of their text, too"
+                    self._problem((*draft.path, str(draft.kind), "evidence"), f"{draft.subject}{message}")
             if draft.raw.get("wait") is not None and draft.kind and files.of_reader(draft.deps, None) is None:
                 self._problem((*draft.path, "wait"), f"{draft.subject}it reads no column of type file to wait for")
         return files
@@ -370,6 +380,8 @@ def _finish(draft: _Draft, keys: dict[str, str], files: FileColumns) -> SpecColu
     for setting in settings.prompt_fields:
         if setting in normalized:
             normalized[setting] = prompt.split(normalized[setting], keys)
+    if settings.shows_files and (shown := files.shown_in(_prompts(settings))):
+        normalized["files"] = sorted(keys[name] for name in shown)
     if found := getattr(settings, "examples", None):
         normalized["examples"] = examples.normalize(found, column_type, keys)
     deps = [_spec_dependency(keys[name], dep) for name, dep in draft.deps.items()]
@@ -418,6 +430,10 @@ def _dependency(name: str, dep: Any) -> DependencyModel:
 
 def _may_be_absent(dep: DependencyModel) -> bool:
     return dep.optional or dep.not_found == "run"
+
+
+def _prompts(settings: KindSettings) -> list[str]:
+    return [text for field in settings.prompt_fields if isinstance(text := getattr(settings, field), str)]
 
 
 def _spec_dependency(key: str, dep: DependencyModel) -> SpecDependency:

@@ -66,11 +66,18 @@ class KindSettings(BaseModel):
     reads_one: ClassVar[str] = ""
     """What the single column is that it reads, where it reads just one."""
 
+    reads_type: ClassVar[str] = ""
+    """The type that this one must have; empty for any."""
+
     cached: ClassVar[bool] = False
     """Whether answers are taken from the cache where the column says nothing of it."""
 
     prompt_fields: ClassVar[tuple[str, ...]] = ()
     """Texts in which `{{column}}` stands for a cell. Compiled to parts, see cell_engine.specs.prompt."""
+
+    shows_files: ClassVar[bool] = False
+    """Whether prompts may hold files themselves: the columns of type file that they refer to are then noted, by key, as
+    the setting `files`."""
 
     defaults: ClassVar["type[KindSettings] | None"] = None
     """What a collection may set for all columns of the kind, under the kind's name beside its columns."""
@@ -109,6 +116,7 @@ class LlmSettings(_LlmShared):
     cached = True
     prompt_fields = ("prompt",)
     leaves_answer = ("key",)
+    shows_files = True
     defaults = LlmDefaults
 
     model: Text
@@ -148,9 +156,28 @@ class FetchSettings(KindSettings):
     max_bytes: int | None = Field(None, ge=1, le=100_000_000)
 
 
+class TranscribeSettings(KindSettings):
+    """What is said in an audio file. `language` and `prompt` help the model; `base_url` and `key` are as of `llm`."""
+
+    default_timeout = 300.0
+    cached = True
+    value_types = ("text", "json")
+    reads_one = "its audio file"
+    reads_type = "file"
+    leaves_answer = ("key",)
+
+    model: Text
+    language: Annotated[str, Field(pattern="^[a-z]{2,3}$")] | None = None
+    prompt: Text | None = None
+    temperature: float | None = Field(None, ge=0, le=1)
+    base_url: Annotated[str, AfterValidator(_check_address)] | None = None
+    key: Annotated[str, AfterValidator(_check_key_name)] | None = None
+
+
 SETTINGS_MODELS: dict[str, type[KindSettings]] = {
     "llm": LlmSettings,
     "function": FunctionSettings,
     "fetch": FetchSettings,
+    "transcribe": TranscribeSettings,
 }
 """By kind. A kind from elsewhere adds its model before specs that use it are compiled."""
