@@ -438,7 +438,7 @@ def _prompts(settings: KindSettings) -> list[str]:
 
 def _spec_dependency(key: str, dep: DependencyModel) -> SpecDependency:
     is_usual = dep.not_found == usual_not_found(dep.optional)
-    return SpecDependency(key, dep.optional, not_found=None if is_usual else dep.not_found)
+    return SpecDependency(key, dep.optional, None if is_usual else dep.not_found)
 
 
 def _cache(column: ColumnModel, settings: KindSettings) -> Cache | None:

@@ -21,11 +21,8 @@ class SpecDependency:
 
     column: str
     optional: bool
-    silent: bool = False
     not_found: NotFound | None = None
-
-    def to_json(self) -> dict[str, Json]:
-        return dependency_json(self.column, self.optional, self.silent, self.not_found)
+    silent: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class SpecColumn:
         said: dict[str, Json] = {
             "type": self.type.to_json(),
             "kind": self.kind,
-            "deps": [dep.to_json() for dep in self.deps],
+            "deps": [dependency_json(dep.column, dep.optional, dep.not_found, dep.silent) for dep in self.deps],
             "settings": {name: value for name, value in self.settings.items() if name not in ignored},
         }
         if self.kind is not None and self.files is not None:
@@ -121,7 +118,7 @@ class CompiledSpec:
                 type=column.type,
                 kind=column.kind,
                 mode=column.mode,
-                deps=tuple(Dependency(ids[dep.column], dep.optional, dep.silent, dep.not_found) for dep in column.deps),
+                deps=tuple(Dependency(ids[dep.column], dep.optional, dep.not_found, dep.silent) for dep in column.deps),
                 timeout=column.timeout,
                 attempts=column.attempts,
                 settings=_bind_settings(column, ids),

@@ -25,21 +25,21 @@ NotFound = Literal["skip", "run", "propagate"]
 class Dependency:
     """A column that is read, by id. A row is not computed while a dependency that is not `optional` is missing.
 
-    One that is `silent` is followed only: its change makes the reader due, which is not given its value. `not_found` is
-    None where it is as usual, so that a definition that says nothing of it is what it always was.
+    `not_found` is None where it is as usual, so that a definition that says nothing of it is what it always was. One
+    that is `silent` is followed only: its change makes the reader due, which is not given its value.
     """
 
     column: int
     optional: bool
-    silent: bool = False
     not_found: NotFound | None = None
+    silent: bool = False
 
     @property
     def if_not_found(self) -> NotFound:
         return self.not_found or usual_not_found(self.optional)
 
     def to_json(self) -> dict[str, Json]:
-        return dependency_json(self.column, self.optional, self.silent, self.not_found)
+        return dependency_json(self.column, self.optional, self.not_found, self.silent)
 
 
 def usual_not_found(optional: bool) -> NotFound:
@@ -47,12 +47,14 @@ def usual_not_found(optional: bool) -> NotFound:
     return "run" if optional else "skip"
 
 
-def dependency_json(column: int | str, optional: bool, silent: bool, not_found: NotFound | None) -> dict[str, Json]:
-    """As stored and hashed: what is as usual is left out."""
+def dependency_json(
+    column: int | str, optional: bool, not_found: NotFound | None, silent: bool = False
+) -> dict[str, Json]:
+    """Only what is said, so that a definition that says nothing of the rest is what it always was."""
     definition: dict[str, Json] = {"column": column, "optional": optional}
-    if silent:
-        definition["silent"] = True
-    return definition if not_found is None else definition | {"not_found": not_found}
+    if not_found is not None:
+        definition["not_found"] = not_found
+    return definition | {"silent": True} if silent else definition
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ class Column:
             kind=definition["kind"],
             mode=definition["mode"],
             deps=tuple(
-                Dependency(dep["column"], dep["optional"], dep.get("silent", False), dep.get("not_found"))
+                Dependency(dep["column"], dep["optional"], dep.get("not_found"), dep.get("silent", False))
                 for dep in definition["deps"]
             ),
             timeout=float(definition["timeout"]),

@@ -21,7 +21,7 @@ def column(
 ) -> Column:
     """Column `id`: an input without `deps`, else computed from them; those in `optional` may be missing."""
     name = f"c{id}"
-    read = tuple(Dependency(dep, dep in optional, not_found=(not_found or {}).get(dep)) for dep in deps)
+    read = tuple(Dependency(dep, dep in optional, (not_found or {}).get(dep)) for dep in deps)
     mark = blake2b(f"{name} {read}".encode(), digest_size=16).digest()
     return Column(id, name, name, TEXT, "function" if deps else None, mode, read, 30.0, 4, {}, mark)
 
