@@ -296,10 +296,13 @@ def show(
     rows: Annotated[int, typer.Option(min=1, max=10_000, help="How many rows.")] = 20,
     after: Annotated[int, typer.Option(min=0, help="Only rows behind this row id: the next page.")] = 0,
     column: Annotated[list[str] | None, typer.Option(help="Only this column; may be repeated.")] = None,
+    row: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST_ID, help="This row alone, at length: where each answer comes from.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print rows as people see them: your value where you set one, else the computed one, else the cell's status."""
-    from cell_engine.cli import render
+    from cell_engine.cli import one_row, render
     from cell_engine.store.collections import find_collection, load_version
     from cell_engine.store.reading import page
 
@@ -307,13 +310,21 @@ def show(
         found = find_collection(connection, full_name(collection))
         version = load_version(connection, found.id)
         names = [named_column(version, name).name for name in column or version.by_name]
+        if row is not None:
+            after, rows = row - 1, 1
         inputs, cells = page(connection, found.id, after=after, limit=rows)
     by_row = render.rows_of(inputs, cells)
+    wanted = [version.by_name[name] for name in names]
+    if row is not None and row not in by_row:
+        raise NotFoundError(f"{found.full_name} has no row {row}")
     if as_json:
-        wanted = [version.by_name[name] for name in names]
         render.print_json([_row_json(row_id, by_column, wanted) for row_id, by_column in by_row.items()])
         return
     screen = render.console()
+    if row is not None:
+        for line in one_row.lines(version, wanted, by_row[row]):
+            screen.print(line, soft_wrap=True)
+        return
     screen.print(render.rows_table(version, inputs, cells, names, screen.width))
     moved = [cell for cell in cells if cell.inputs_moved and version.by_id[cell.column_id].name in names]
     if moved:
