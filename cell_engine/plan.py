@@ -10,7 +10,7 @@ order come to the same end.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import blake2b
@@ -155,11 +155,19 @@ def fingerprint(column: Column, shown: Collection[Shown]) -> bytes:
     return digest.digest()
 
 
-def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Collection[int] = ()) -> Plan:
+def plan(
+    row: Row,
+    version: Version,
+    asked: Mapping[int, Asked],
+    unsettled: Collection[int] = (),
+    among: Sequence[Column] | None = None,
+) -> Plan:
     """The calls that are due now, and the cells that are blocked, not found for want of an input, or current again.
 
     `asked` is the row's explicit demand by column id. `unsettled` are columns whose answer is on its way (in flight,
-    or to be tried again): they are not due, and what reads them waits. One pass in dependency order: O(columns + deps).
+    or to be tried again): they are not due, and what reads them waits. `among`, in dependency order, are all that may
+    have become due where the others have been planned, and nothing is unsettled (None: any). One pass in dependency
+    order: O(columns + deps).
     """
     if row.deleted:
         return Plan()
@@ -170,11 +178,11 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
     # columns whose shown value may still change in this visit: a pinned one stays, whatever is computed underneath
     moving = {id for id in unsettled if not (row.cells.get(id) or _NO_CELL).user_set} if unsettled else set()
     stuck: dict[int, Shown] = {}  # what columns show that this very pass has found blocked, or not found
-    cells = row.cells
-    for column in version.computed:
+    cells, by_id, reads = row.cells, version.by_id, version.reads
+    for column in version.computed if among is None else among:
         if column.id in unsettled:
             continue
-        cell = cells.get(column.id) or _NO_CELL
+        cell = cells.get(column.id, _NO_CELL)
         request = asked.get(column.id)
         automatic = column.mode == "on_change" and not cell.user_set
         remembered = cell.demanded > cell.called  # a force that found its inputs missing
@@ -186,11 +194,12 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
             ):
                 current.append(Current(column, _read_change(row, column) - 1, stale=True))
             continue
-        if moving and not moving.isdisjoint(version.reads[column.id]):
+        sources = reads[column.id]
+        if moving and not moving.isdisjoint(sources):
             if not cell.user_set:
                 moving.add(column.id)
             continue
-        shown = [_shown(row, version.by_id[dep.column], stuck) for dep in column.deps]
+        shown = [_shown(row, by_id[source], stuck) for source in sources]
         mark = _mark(row, column, shown)
         stale = cell.fingerprint != mark
         if request is not None and not matches(request.only_if, cell, stale):
