@@ -226,7 +226,11 @@ def plan(
             stuck[column.id] = _SHOWN_NOT_FOUND
             unfound.append(Unfound(column, passed_on, mark, read_change))
         elif needed:
-            inputs = {dep.column: value for dep, (_, value) in zip(column.deps, shown, strict=True) if not dep.silent}
+            inputs = {source: value for source, (_, value) in zip(sources, shown, strict=True)}
+            if column.files is not None:
+                for dep in column.deps:
+                    if dep.silent:
+                        del inputs[dep.column]
             due.append(Due(column, inputs, mark, read_change, forced))
             if not cell.user_set:
                 moving.add(column.id)

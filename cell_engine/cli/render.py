@@ -37,6 +37,7 @@ _STATUS_STYLES = {
     "canceled": "yellow",
     "paused": "yellow",
     "queued": "blue",
+    "waiting": "blue",
     "computing": "blue",
     "empty": "dim",
 }

@@ -46,7 +46,30 @@ class Offered:
         return [row] * self.rows
 
 
-OFFERED: tuple[Offered, ...] = ()
+OFFERED: tuple[Offered, ...] = (
+    Offered(
+        name="documents",
+        about="Forty contracts, made by code as PDF, DOCX, text, HTML and Markdown, are read, and asked for facts.",
+        spec_file=_FOLDER / "documents" / "documents.yaml",
+        program="cell_engine.demo.documents.play:play",
+        rows=40,
+    ),
+    Offered(
+        name="pages",
+        about="A small site on loopback becomes a collection; two pages change, and only these are computed again.",
+        spec_file=_FOLDER / "web" / "pages.yaml",
+        program="cell_engine.demo.web.pages:play",
+        rows=12,
+        environment={"AUTOFILL_FETCH_ALLOW": "127.0.0.1", "AUTOFILL_FETCH_DELAY": "0"},
+    ),
+    Offered(
+        name="feed",
+        about="The entries of a feed on loopback become rows; one is new and one changes, and only these are computed.",
+        spec_file=_FOLDER / "web" / "feed.yaml",
+        program="cell_engine.demo.web.feed:play",
+        rows=8,
+    ),
+)
 
 
 def find_demo(name: str) -> Offered | None:

@@ -100,10 +100,10 @@ class LocalFiles:
         finally:
             os.close(descriptor)
 
-    def walk(self) -> Iterator[tuple[str, ...] | FileError]:
-        """The names of every regular file, folder by folder and in order; what is none, and a folder that cannot be
-        read, as the error that it is."""
-        yield from self._walk(())
+    def walk(self, names: Sequence[str] = ()) -> Iterator[tuple[str, ...] | FileError]:
+        """The names of every regular file in the folder of ``names``, folder by folder and in order; what is none, and
+        a folder that cannot be read, as the error that it is."""
+        yield from self._walk(tuple(names))
 
     def _walk(self, names: tuple[str, ...]) -> Iterator[tuple[str, ...] | FileError]:
         path = "/".join(names) or "."

@@ -77,14 +77,15 @@ class Place:
         """What the file of ``path`` is, its content read but not kept. Raises as `read`, but for TooLarge."""
         return self._take(path, None, None)
 
-    def walk(self, pattern: str = "**/*") -> Iterator[str | FileError]:
+    def walk(self, pattern: str = "**/*", below: str = "") -> Iterator[str | FileError]:
         """The paths of all files that match ``pattern`` (see `matcher`), in order; what cannot be one, as its error.
+        With ``below`` only those in that folder.
 
         Passed over are names that begin with a dot or ``~$``, and files that are called unfinished (``.part``,
         ``.tmp`` and the like). Holds the names of one folder at a time.
         """
         matches = matcher(pattern)
-        for found in self._files.walk():
+        for found in self._files.walk(check_path(below).split("/") if below else ()):
             if isinstance(found, FileError):
                 if not _is_passed_over(found.path.split("/")):
                     yield found

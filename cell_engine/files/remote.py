@@ -86,11 +86,11 @@ class RemoteFiles:
         except Exception as error:  # noqa: BLE001 (each store has its own)
             raise Unreachable(path, f"cannot be read: {redact_text(f'{type(error).__name__}: {error}')}") from None
 
-    def walk(self) -> Iterator[tuple[str, ...] | FileError]:
-        """The names of every object, folder by folder and in order."""
+    def walk(self, names: Sequence[str] = ()) -> Iterator[tuple[str, ...] | FileError]:
+        """The names of every object in the folder of ``names``, folder by folder and in order."""
         prefix = len(self._root) + 1
         try:
-            for folder, folders, files in self._system.walk(self._root, on_error="raise"):
+            for folder, folders, files in self._system.walk("/".join((self._root, *names)), on_error="raise"):
                 folders.sort()
                 below = folder[prefix:]
                 for name in sorted(files):

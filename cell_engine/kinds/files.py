@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from cell_engine.errors import AutofillError, BadValueError
 from cell_engine.files import FileContent, FileError, Growing, Missing, Place, TooLarge, Unreachable
 from cell_engine.files.roots import place
@@ -42,7 +44,11 @@ class FileReader:
         except AutofillError as error:
             return Failure("bad_input", str(error))
         job = self._threads.submit(lambda: source.read(path, limit))
-        found, raised = await job.done
+        try:
+            async with asyncio.timeout(call.deadline):
+                found, raised = await job.done
+        except TimeoutError:
+            return Failure("transient", f"{path}: reading took longer than {call.deadline:g} s")
         if raised is None:
             assert isinstance(found, FileContent)
             return found

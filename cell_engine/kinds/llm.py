@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import cast
 
 from cell_engine.errors import AutofillError, BadValueError
@@ -12,10 +13,11 @@ from cell_engine.kinds import llm_request
 from cell_engine.kinds.base import Answer, Call, Failure, Outcome
 from cell_engine.kinds.evidence import Checked, Claim, check
 from cell_engine.kinds.files import FILES_AT_ONCE, FileReader
+from cell_engine.kinds.llm_chunks import Remembered, chunked
 from cell_engine.kinds.llm_client import Clients, Spent
 from cell_engine.kinds.llm_reading import Said, content_of, read
 from cell_engine.kinds.llm_request import Message
-from cell_engine.kinds.pictures import holds_pictures, read_pictures
+from cell_engine.kinds.pictures import Pictures, holds_pictures, read_pictures
 from cell_engine.prices import prices
 from cell_engine.shares import ProviderKey
 from cell_engine.specs import answer_shape
@@ -40,6 +42,7 @@ class LlmKind:
         self._clients = Clients(base_url, api_key)
         self._files = FileReader()
         self._room = asyncio.Semaphore(FILES_AT_ONCE)
+        self._remembered = Remembered()
         prices()  # a file of the user's that cannot be read is told at the start, not by the first call
 
     def check(self, column: Column) -> None:
@@ -70,20 +73,26 @@ class LlmKind:
     async def _asked(self, call: Call) -> Outcome:
         spent = Spent(str(call.column.settings["model"]))
         outcome: Outcome
+        parts = chunked(call)
         try:
             async with asyncio.timeout(call.deadline):
                 pictures = await read_pictures(self._files, call)
                 if isinstance(pictures, Failure):
                     return pictures
-                outcome = await self.converse(call, llm_request.messages(call, pictures), spent)
+                ask = partial(self._ask, spent, pictures)
+                outcome = await (ask(call) if parts is None else parts.compute(ask, self._remembered))
         except TimeoutError:
-            outcome = Failure("transient", f"The model gave no answer within {call.deadline:g} s.")
+            progress = f" {parts.progress}" if parts is not None else ""
+            outcome = Failure("transient", f"The model gave no answer within {call.deadline:g} s.{progress}")
         return spent.on(outcome)
 
     async def close(self) -> None:
         """Close all connections."""
         await self._clients.close()
         self._files.close()
+
+    async def _ask(self, spent: Spent, pictures: Pictures, call: Call) -> Outcome:
+        return await self.converse(call, llm_request.messages(call, pictures), spent)
 
     async def converse(self, call: Call, messages: Sequence[Message], spent: Spent) -> Outcome:
         """One answer with its corrections: the conversation goes on from ``messages`` until one fits, and is supported.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -126,6 +127,7 @@ class Clients:
         """What stands in for ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY``; None: they are read at first use."""
         self._base_url = base_url
         self._api_key = api_key
+        self._usual: Endpoint | None = None
         self._opened: dict[Endpoint, _Client] = {}
 
     def endpoint(self, settings: Mapping[str, Json]) -> Endpoint:
@@ -133,7 +135,9 @@ class Clients:
         address, key = cast(str | None, settings.get("base_url")), cast(str | None, settings.get("key"))
         if address is not None:
             return Endpoint(address, key)
-        return Endpoint(self._base_url or os.environ.get("OPENAI_BASE_URL") or None, key or "OPENAI_API_KEY")
+        if self._usual is None:
+            self._usual = Endpoint(self._base_url or os.environ.get("OPENAI_BASE_URL") or None, "OPENAI_API_KEY")
+        return self._usual if key is None else self._usual._replace(key=key)
 
     def trouble(self, endpoint: Endpoint) -> Failure | None:
         """Why no request can be sent at all, told before the client would in words of its own."""
@@ -258,6 +262,7 @@ def _open(endpoint: Endpoint, secret: str) -> _Client:
     return _Client(client, secret)
 
 
+@lru_cache(maxsize=256)  # asked before every call
 def shown_address(address: str) -> str:
     """A base URL that may be shown and compared: no user, no password, no query, one slash at its end."""
     try:

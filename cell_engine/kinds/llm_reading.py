@@ -52,11 +52,14 @@ class Said(NamedTuple):
     claims: list[Claim]
 
 
+# Decimals as they are written: a double would round them before the type could refuse to.
+_DECODER = json.JSONDecoder(parse_float=Decimal)
+
+
 def read(content: str, column_type: ColumnType, settings: Mapping[str, Json]) -> Said:
     """The answer in the JSON that was asked for; raises BadValueError, in words for the model, for everything else."""
     try:
-        # Decimals as they are written: a double would round them before the type could refuse to.
-        answer = json.loads(content, parse_float=Decimal)
+        answer = _DECODER.decode(content)
     except (ValueError, RecursionError) as error:
         raise BadValueError(f"not JSON: {error}: {shorten(content)}") from None
     has_evidence, may_not_find = answer_shape.needs_evidence(settings), answer_shape.may_not_find(settings)

@@ -25,7 +25,8 @@ Message: TypeAlias = dict[str, Any]
 def body(call: Call, messages: Sequence[Message]) -> dict[str, Any]:
     """The request: settings left out are not sent."""
     settings = cast(Mapping[str, Any], call.column.settings)
-    schema = answer_shape.schema(call.column.type, settings, list(quotable(call)))
+    columns = list(quotable(call)) if answer_shape.needs_evidence(settings) else ()
+    schema = answer_shape.schema(call.column.type, settings, columns)
     request: dict[str, Any] = {
         "model": settings["model"],
         "messages": messages,

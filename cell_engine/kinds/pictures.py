@@ -78,6 +78,8 @@ def with_places(inputs: Mapping[int, Json], pictures: Pictures) -> tuple[dict[in
     placed: dict[int, Json] = dict(inputs)
     urls: list[tuple[str, str]] = []
     for column, found in pictures.items():
+        if column not in inputs:  # of a text in parts, each has the inputs that its own prompt refers to
+            continue
         value = inputs[column]
         texts = []
         for path in value if isinstance(value, list) else [value]:

@@ -14,6 +14,12 @@ log = get_logger(__name__)
 
 
 # Imported when asked for: the model's client alone takes 0.9 s of CPU, in each process that computes a call apart, too.
+def _extract() -> Kind:
+    from cell_engine.kinds.extract import ExtractKind
+
+    return ExtractKind()
+
+
 def _fetch() -> Kind:
     from cell_engine.kinds.fetch import FetchKind
 
@@ -39,6 +45,7 @@ def _transcribe() -> Kind:
 
 
 _KINDS: dict[str, Callable[[], Kind]] = {
+    "extract": _extract,
     "fetch": _fetch,
     "function": _function,
     "llm": _llm,

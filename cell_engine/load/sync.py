@@ -5,19 +5,20 @@ only what differs is written and signalled: a row that is as it was costs nothin
 and is what is shown. A snapshot says nothing of columns that it does not have.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 
 from cell_engine.errors import BadValueError
 from cell_engine.load.errors import LoadError
-from cell_engine.load.rows import Record
-from cell_engine.load.source import open_file
-from cell_engine.specs.text import shorten
+from cell_engine.load.rows import Record, as_rejected, told_of
+from cell_engine.load.source import AS_IT_SAYS, ReadAs, open_file
 from cell_engine.specs.version import Version
-from cell_engine.store.batches import REJECTED_KEPT, Batch, InputsChangedError
+from cell_engine.store.batches import Batch, InputsChangedError
 from cell_engine.store.collections import Collection, load_loading, load_version
 from cell_engine.store.database import Connection
+from cell_engine.store.rejected import REJECTED_KEPT, Rejected
 from cell_engine.store.syncing import NAMED_ROWS, Counts, Incoming, Sync
 
 STAGE_LINES = 20_000
@@ -62,6 +63,7 @@ def sync_rows(
     key: str,
     source: str,
     actor: str,
+    key_columns: Sequence[int] = (),
     deletes: bool = True,
     any_deletes: bool = False,
     apply: bool = True,
@@ -74,22 +76,24 @@ def sync_rows(
     earlier line has, are rejected. With `deletes`, rows that are not in the snapshot go, softly (`syncing.restore`
     brings them back): unless a line could not be read, for it may be theirs; and unless they are more than the
     collection's `delete_share`, which is refused without `any_deletes`. Without `apply`, nothing but the comparison.
-    `check` is called when all records have been read, and may raise.
+    Rows are told apart by `key_columns`, by id, where those are given, else by what the collection declares. `check` is
+    called when all records have been read, and may raise.
 
     Interrupted at any point, called again it finishes. Raises BadValueError for a collection that declares no key,
     LoadError for a snapshot that is refused, OvertakenError once another sync of the collection has begun.
     """
     loading = load_loading(connection, collection.id)
-    if not loading.key:
+    by = tuple(key_columns) or loading.key
+    if not by:
         raise BadValueError(
             f"{collection.full_name} declares no key, by which a sync tells rows apart: write key: [column] into its "
             "YAML, and apply it"
         )
     while True:
         version = load_version(connection, collection.id)
-        sync = Sync(connection, version, loading.key, source=source, actor=actor)
+        sync = Sync(connection, version, by, source=source, actor=actor)
         try:
-            staging = _Staging(sync, version, loading.key, source, on_rows, Synced(sync.number, apply))
+            staging = _Staging(sync, version, by, source, on_rows, Synced(sync.number, apply))
             staging.run(records(version))
             check()
             done, counts = staging.done, sync.compare()
@@ -100,7 +104,7 @@ def sync_rows(
                     f"than {loading.delete_share:.0%}, so nothing was written. If they shall go, say --any-deletes"
                 )
             if apply:
-                _write(sync, done, f"{key}-{sync.number}", on_rows)
+                _write(sync, done, counts, staging.rejected, f"{key}-{sync.number}", on_rows, deletes)
             else:
                 sync.abandon()
             return done
@@ -122,7 +126,15 @@ def _plan(done: Synced, counts: Counts, *, deletes: bool, readable: bool) -> Non
         done.withheld = counts.deletes
 
 
-def _write(sync: Sync, done: Synced, key: str, on_rows: Callable[[int], None] | None) -> None:
+def _write(
+    sync: Sync,
+    done: Synced,
+    counts: Counts,
+    rejected: list[Rejected],
+    key: str,
+    on_rows: Callable[[int], None] | None,
+    whole: bool,
+) -> None:
     passed = 0
 
     def told(rows: int) -> None:
@@ -138,7 +150,7 @@ def _write(sync: Sync, done: Synced, key: str, on_rows: Callable[[int], None] | 
         done.dispatches += sync.update(what, by_range=by_range, told=told)
     if done.deleted:
         sync.delete(told)
-    sync.end(inserted=done.inserted, updated=done.updated, restored=done.restored, deleted=done.deleted)
+    sync.end(replace(counts, deletes=done.deleted), rejected, whole=whole)
 
 
 @dataclass(slots=True)
@@ -152,36 +164,46 @@ class _Staging:
     on_rows: Callable[[int], None] | None
     done: Synced
     lines: list[Incoming] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
     bytes: int = 0
     passed: int = 0
     unreadable: int = 0
 
     def run(self, records: Iterator[Record]) -> None:
-        done = self.done
         for record in records:
             self.passed += 1
-            reason = record.reason if record.row is None else self._without_key(record)
-            self.unreadable += record.row is None
-            if reason or record.row is None:
-                _reject(done, record.line, reason)
+            if record.row is None:
+                self.unreadable += 1
+                self._reject(as_rejected(record))
                 continue
-            self.lines.append(Incoming(record.line, record.row, record.missing))
+            line = Incoming(record.line, record.row, record.missing)
+            lacking = [self.version.by_id[column].name for column in self.key if column not in record.row]
+            if lacking:
+                self._reject(self._as_rejected(line, f"no value in {', '.join(lacking)}, the key of a row"))
+                continue
+            self.lines.append(line)
             self.bytes += record.size
             if len(self.lines) >= STAGE_LINES or self.bytes >= STAGE_BYTES:
                 self._send()
         self._send()
-        if self.passed and self.passed == done.rejected_lines:
-            reasons = [f"{self.source}:{line}: {reason}" for line, reason in done.rejected[:_REASONS_SHOWN]]
+        if self.passed and self.passed == self.done.rejected_lines:
+            reasons = [f"{self.source}:{line}: {reason}" for line, reason, *_ in self.rejected[:_REASONS_SHOWN]]
             none = f"{self.source}: none of its {self.passed:,} rows fits the collection, so nothing was written"
             raise LoadError("\n".join([none, *reasons]))
         for line, first in self.sync.repeated():
-            _reject(done, line, f"its key is that of line {first}, which is taken")
-        done.rejected.sort()
-        del done.rejected[REJECTED_KEPT:]
+            self._reject(self._as_rejected(line, f"its key is that of line {first}, which is taken"))
+        self.rejected.sort(key=attrgetter("line"))
+        del self.rejected[REJECTED_KEPT:]
+        self.done.rejected = [(one.line, one.reason) for one in self.rejected]
 
-    def _without_key(self, record: Record) -> str:
-        lacking = [self.version.by_id[column].name for column in self.key if column not in (record.row or {})]
-        return f"no value in {shorten(', '.join(lacking))}, which is its key" if lacking else ""
+    def _as_rejected(self, line: Incoming, reason: str) -> Rejected:
+        cells = ((self.version.by_id[column], value) for column, value in line.inputs.items())
+        return Rejected(line.line, reason, *told_of(cells))
+
+    def _reject(self, line: Rejected) -> None:
+        self.done.rejected_lines += 1
+        if len(self.rejected) < 2 * REJECTED_KEPT:
+            self.rejected.append(line)
 
     def _send(self) -> None:
         if self.lines:
@@ -190,12 +212,6 @@ class _Staging:
         self.bytes = 0
         if self.on_rows is not None:
             self.on_rows(self.passed)
-
-
-def _reject(done: Synced, line: int, reason: str) -> None:
-    done.rejected_lines += 1
-    if len(done.rejected) < 2 * REJECTED_KEPT:
-        done.rejected.append((line, reason))
 
 
 def sync_file(
@@ -207,9 +223,10 @@ def sync_file(
     any_deletes: bool = False,
     apply: bool = True,
     on_rows: Callable[[int], None] | None = None,
+    how: ReadAs = AS_IT_SAYS,
 ) -> Synced:
     """`sync_rows` of a file, as `load_file` takes them."""
-    found = open_file(path)
+    found = open_file(path, how)
     return sync_rows(
         connection,
         collection,

@@ -7,11 +7,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from itertools import chain
 from typing import Any, Literal
 
-from cell_engine.offline_model import extract
+from cell_engine.offline_model import extract, facts
 from cell_engine.offline_model.choices import all_choices, best_choice
-from cell_engine.offline_model.grounds import DOES_NOT_SAY, NUMBER, Cell, Ground, ground_of, made_up, unit_of
+from cell_engine.offline_model.grounds import (
+    DOES_NOT_SAY,
+    NUMBER,
+    Cell,
+    Ground,
+    ground_of,
+    made_up,
+    stated_ground,
+    unit_of,
+)
 from cell_engine.offline_model.media import seen
 from cell_engine.offline_model.switches import Fault
 
@@ -226,7 +236,8 @@ def _grounded(properties: Mapping[str, Any], prompt: _Prompt, path: str) -> dict
     if "anyOf" in asked:
         asked = _first_not_null(asked["anyOf"])
     value = _value(asked, prompt, path)
-    ground = ground_of(asked, value, prompt.cells, prompt.instruction)
+    ground = stated_ground(prompt.cells, prompt.instruction)
+    ground = ground or ground_of(asked, value, prompt.cells, prompt.instruction)
     is_missing = ground is None and "not_found" in properties
     answer = {
         "evidence": [ground._asdict()] if ground is not None else [],
@@ -252,7 +263,7 @@ def _first_not_null(schemas: list[Mapping[str, Any]]) -> Mapping[str, Any]:
 def _choice(choices: list[Any], prompt: _Prompt, path: str) -> Any:
     texts = [choice for choice in choices if isinstance(choice, str)]
     if texts:
-        return best_choice(texts, prompt.data)
+        return best_choice(texts, facts.stated(prompt.instruction, prompt.data) or prompt.data)
     if not choices:
         raise _invalid_schema(path, "'enum' is empty")
     return choices[0]
@@ -271,17 +282,20 @@ def _list(schema: Mapping[str, Any], prompt: _Prompt, path: str) -> list[Any]:
 
 def _string(schema: Mapping[str, Any], prompt: _Prompt) -> str:
     described = str(schema.get("description", ""))
+    stated = facts.stated(prompt.instruction, prompt.data)
     if schema.get("format") == "date":
-        return _date(prompt.data)
+        return _date(stated, prompt.data)
     if schema.get("format") == "date-time":
-        return _date(prompt.data) + "T00:00:00+00:00"
+        return _date(stated, prompt.data) + "T00:00:00+00:00"
     if schema.get("format") == "uri" or "URL" in described:
         return extract.first_url(prompt.data) or _NO_URL
-    text = extract.summary(prompt.data) or _NO_TEXT
+    text = stated or extract.summary(prompt.data) or _NO_TEXT
     return json.dumps({"text": text}, ensure_ascii=False) if "JSON" in described else text
 
 
-def _date(text: str) -> str:
+def _date(stated: str | None, text: str) -> str:
+    if stated is not None and (day := facts.first_date(stated)):
+        return day.isoformat()
     for match in _DATE.finditer(text):
         try:
             return date.fromisoformat(match.group()).isoformat()
@@ -291,9 +305,13 @@ def _date(text: str) -> str:
 
 
 def _number(schema: Mapping[str, Any], prompt: _Prompt, *, whole: bool) -> float:
-    """The first number in the data, else how many words its head has; moved into the schema's bounds."""
+    """What is stated, else the first number in the data, else how many words its head has; moved into the schema's
+    bounds."""
     least, most = schema.get("minimum", float("-inf")), schema.get("maximum", float("inf"))
-    numbers = (float(match.group()) for match in NUMBER.finditer(prompt.data[: extract.HEAD_CHARACTERS]))
+    stated = facts.stated(prompt.instruction, prompt.data)
+    amount = facts.first_amount(stated) if stated is not None else None
+    found_numbers = (float(match.group()) for match in NUMBER.finditer(prompt.data[: extract.HEAD_CHARACTERS]))
+    numbers = chain([] if amount is None else [amount], found_numbers)
     fitting = (number for number in numbers if least <= number <= most and (not whole or number.is_integer()))
     found = next(fitting, None)
     if found is None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from cell_engine.offline_model.choices import named_licence, speaking_words
 from cell_engine.offline_model.extract import HEAD_CHARACTERS, words
+from cell_engine.offline_model.facts import stated_line
 
 QUOTE_CHARACTERS = 300
 NUMBER = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?!\w|[.-]\d)")
@@ -40,6 +41,15 @@ def ground_of(schema: Mapping[str, Any], value: Any, cells: Sequence[Cell], inst
         place = find(cell.text[:HEAD_CHARACTERS])
         if place is not None:
             return Ground(cell.column, _sentence(cell.text, place))
+    return None
+
+
+def stated_ground(cells: Sequence[Cell], instruction: str) -> Ground | None:
+    """The line in which a label that the instruction has in quotes states the answer."""
+    for cell in cells:
+        line = stated_line(instruction, cell.text)
+        if line is not None:
+            return Ground(cell.column, line[:QUOTE_CHARACTERS])
     return None
 
 

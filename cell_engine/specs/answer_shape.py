@@ -30,13 +30,9 @@ def needs_evidence(settings: Mapping[str, Json]) -> bool:
     return settings.get("evidence") == "required"
 
 
-def notes(settings: Mapping[str, Json]) -> list[str]:
+def notes(with_evidence: bool, may_not_find: bool) -> list[str]:
     """What the system message says of the answer."""
-    return [
-        note
-        for note, is_said in ((EVIDENCE_NOTE, needs_evidence(settings)), (NOT_FOUND_NOTE, may_not_find(settings)))
-        if is_said
-    ]
+    return [EVIDENCE_NOTE] * with_evidence + [NOT_FOUND_NOTE] * may_not_find
 
 
 def schema(column_type: ColumnType, settings: Mapping[str, Json], columns: Sequence[str]) -> dict[str, Json]:

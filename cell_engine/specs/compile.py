@@ -267,10 +267,11 @@ class _Compiler:
         if reads_one and draft.deps and (len(draft.deps) > 1 or any(map(_may_be_absent, draft.deps.values()))):
             message = f"kind {draft.kind} reads one column, {reads_one}, which is not optional"
             self._problem((*draft.path, "deps"), f"{subject}{message}")
-        reads_type = SETTINGS_MODELS[draft.kind].reads_type
-        for name in draft.deps if reads_type else ():
-            if self.by_name[name].raw.get("type") != reads_type:
-                message = f"kind {draft.kind} reads a column of type {reads_type}, and {name!r} is none"
+        wanted = SETTINGS_MODELS[draft.kind].reads_type
+        for name in draft.deps if wanted else ():
+            given = self.by_name[name].raw.get("type")
+            if given != wanted:
+                message = f"kind {draft.kind} reads a column of type {wanted}, and {name!r} is of type {given}"
                 self._problem((*draft.path, "deps"), f"{subject}{message}")
 
     def _prompt_references(self, draft: _Draft, kind: str) -> Iterator[tuple[str, int]]:
@@ -280,24 +281,28 @@ class _Compiler:
         if not fields or not isinstance(settings, dict):
             return
         for setting, text in settings.items():
-            if not isinstance(text, str) or setting not in draft.raw.get(kind, {}):
+            if not isinstance(text, str):
                 continue
+            is_own = setting in (draft.raw.get(kind) or {})  # else the collection's, and its mistake is said once
+            path, subject = ((*draft.path, kind), draft.subject) if is_own else ((kind,), f"{kind}: ")
             names = prompt.references(text)
-            lines = self.document.lines_within((*draft.path, kind, setting), prompt.REFERENCE, len(names))
+            lines = self.document.lines_within((*path, setting), prompt.REFERENCE, len(names))
             first_lines = dict(zip(reversed(names), reversed(lines), strict=True))
             for name in dict.fromkeys(names):
                 if setting in fields:
                     yield name, first_lines[name]
                 elif name in self.by_name:
                     message = f"{setting} is the same for every row: refer to {{{{{name}}}}} in {' or '.join(fields)}"
-                    self._problem_at(first_lines[name], draft.subject + message)
+                    self._problem_at(first_lines[name], subject + message)
 
     def _examples(self, draft: _Draft) -> None:
         found = getattr(draft.settings, "examples", None)
         if not found or draft.settings is None or draft.kind is None or draft.model is None:
             return
         names = {
-            name for text in draft.settings.prompt_fields for name in prompt.references(getattr(draft.settings, text))
+            name
+            for text in draft.settings.prompt_fields
+            for name in prompt.references(getattr(draft.settings, text) or "")
         }
         settings = draft.settings.model_dump(mode="json", exclude={"examples"})
         for place, key, message in examples.problems(found, _type_of(draft.model), settings, names):
@@ -396,7 +401,7 @@ def _finish(draft: _Draft, keys: dict[str, str], files: FileColumns) -> SpecColu
         timeout=settings.default_timeout if model.timeout is None else model.timeout,
         attempts=model.attempts or _DEFAULT_ATTEMPTS,
         settings=normalized,
-        cache=_cache(model, settings),
+        cache=_cache(model, settings, files.is_followed(draft.deps)),
         files=files.of_reader(draft.deps, model.wait),
     )
 
@@ -441,7 +446,7 @@ def _spec_dependency(key: str, dep: DependencyModel) -> SpecDependency:
     return SpecDependency(key, dep.optional, None if is_usual else dep.not_found)
 
 
-def _cache(column: ColumnModel, settings: KindSettings) -> Cache | None:
+def _cache(column: ColumnModel, settings: KindSettings, is_followed: bool) -> Cache | None:
     if column.cache is None:
-        return Cache() if settings.cached else None
+        return Cache() if settings.cached and is_followed else None
     return None if column.cache.ttl == 0 else Cache(column.cache.ttl)

@@ -137,6 +137,13 @@ class FileColumns:
         """The columns of files that prompts refer to."""
         return {name for text in prompts for name in prompt.references(text)} & self.holds_files
 
+    def is_followed(self, reads: Collection[str]) -> bool:
+        """Whether who reads these is due again when the content of a file changes: by its digest. Else an equal call of
+        the same path is none of the same content."""
+        by_fact = {fact: name for name, fact in self.files.columns.items()}
+        read = self.holds_files.intersection(reads)
+        return not read or (read == {by_fact.get("path")} and "digest" in by_fact)
+
     def watched(self, reads: Collection[str]) -> list[str]:
         """What a computed column that reads these has to follow, too: the digest, if it reads the path."""
         by_fact = {fact: name for name, fact in self.files.columns.items()}

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cell_engine.errors import BadValueError
 from cell_engine.specs.explain import suggest
 from cell_engine.specs.spec import CollectionModel
 from cell_engine.specs.text import Json, shorten
-from cell_engine.specs.types import ValueType
+from cell_engine.specs.types import ColumnType, ValueType
 
 DELETE_SHARE = 0.5
 """Of its rows: what a snapshot may delete unless the collection declares another share."""
@@ -19,10 +20,12 @@ _KEY_TYPES: tuple[ValueType, ...] = ("text", "url", "file", "integer", "date", "
 
 @dataclass(frozen=True)
 class SpecLoading:
-    """`key` are the columns, by their keys, that tell rows apart: none where the collection declares none."""
+    """`key` are the columns, by their keys, that tell rows apart: none where the collection declares none. `feed` is
+    the address of the feed that fills it."""
 
     key: tuple[str, ...] = ()
     delete_share: float = DELETE_SHARE
+    feed: str | None = None
 
     @property
     def normalized(self) -> dict[str, Json]:
@@ -32,6 +35,8 @@ class SpecLoading:
             declared["key"] = list(self.key)
         if self.delete_share != DELETE_SHARE:
             declared["delete_share"] = self.delete_share
+        if self.feed is not None:
+            declared["feed"] = self.feed
         return declared
 
     def bind(self, ids: Mapping[str, int]) -> dict[str, Json] | None:
@@ -45,11 +50,12 @@ class Loading:
 
     key: tuple[int, ...] = ()
     delete_share: float = DELETE_SHARE
+    feed: str | None = None
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any] | None) -> Loading:
         stored = stored or {}
-        return cls(tuple(stored.get("key", ())), float(stored.get("delete_share", DELETE_SHARE)))
+        return cls(tuple(stored.get("key", ())), float(stored.get("delete_share", DELETE_SHARE)), stored.get("feed"))
 
 
 def problems(collection: Mapping[str, Any], columns: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -58,6 +64,14 @@ def problems(collection: Mapping[str, Any], columns: Mapping[str, Mapping[str, A
     names = [key] if isinstance(key, str) else key if isinstance(key, list) else []
     if key is None and collection.get("delete_share") is not None:
         yield "delete_share", "delete_share says what a sync may delete, and syncs go by a key: declare key: [column]"
+    feed = collection.get("feed")
+    if isinstance(feed, str):
+        try:
+            ColumnType("url").accept(feed)
+        except BadValueError as error:
+            yield "feed", f"feed: {error}"
+        if key is None:
+            yield "feed", "feed: its entries are told apart by a key: declare key: [id]"
     for place, name in enumerate(names):
         column = columns.get(name) if isinstance(name, str) else None
         if column is None:
@@ -73,4 +87,4 @@ def problems(collection: Mapping[str, Any], columns: Mapping[str, Mapping[str, A
 def finish(collection: CollectionModel, keys: Mapping[str, str]) -> SpecLoading:
     """Of a collection without problems. `keys` by column name."""
     share = DELETE_SHARE if collection.delete_share is None else collection.delete_share
-    return SpecLoading(tuple(keys[name] for name in collection.key or ()), share)
+    return SpecLoading(tuple(keys[name] for name in collection.key or ()), share, collection.feed)

@@ -7,6 +7,7 @@ Only `{{ name }}` is a reference; all other braces are text.
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from cell_engine.specs import answer_shape
@@ -45,21 +46,28 @@ def bind(parts: Sequence[Json], ids: Mapping[str, int]) -> list[Json]:
     return [part if isinstance(part, str) else {"column": ids[_column(part)]} for part in parts]
 
 
-def render(parts: Sequence[Json], values: Mapping[int, Json], names: Mapping[int, str], tag: str | None = None) -> str:
+def render(parts: Sequence[Json], values: Mapping[int, Json], names: Mapping[int, str]) -> str:
     """The message: the author's text, and each cell between tags that no cell's text can open or close.
 
     `parts` are bound. `values` has each column they refer to, None for an optional one that is absent; `names` is what
-    the model is told a column is called. Equal arguments give equal messages, so that answers can be cached. `tag`: one
-    that no text of the conversation has; None to find it.
+    the model is told a column is called. Equal arguments give equal messages, so that answers can be cached.
     """
     shown = {column: show(values[column]) for column in referred(parts)}
-    tag = tag or free_tag(shown.values())
+    return _fenced(parts, values, shown, names, free_tag(shown.values()))
 
-    def fence(column: int) -> str:
-        absent = ' absent="true"' if values[column] is None else ""
-        return f'<{tag} name="{names[column]}"{absent}>{shown[column]}</{tag}>'
 
-    return "".join(part if isinstance(part, str) else fence(_column(part)) for part in parts)
+def _fenced(
+    parts: Sequence[Json], values: Mapping[int, Json], shown: Mapping[int, str], names: Mapping[int, str], tag: str
+) -> str:
+    pieces: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            pieces.append(part)
+        else:
+            column = _column(part)
+            absent = ' absent="true"' if values[column] is None else ""
+            pieces.append(f'<{tag} name="{names[column]}"{absent}>{shown[column]}</{tag}>')
+    return "".join(pieces)
 
 
 class Conversation(NamedTuple):
@@ -74,21 +82,30 @@ def conversation(settings: Mapping[str, Json], values: Mapping[int, Json], names
     """That of an `llm` column with these settings; arguments as for `render`."""
     parts = cast(Sequence[Json], settings["prompt"])
     ids = referred(parts)
+    shown = {column: show(values[column]) for column in ids}
     examples = cast(Sequence[Mapping[str, Any]], settings.get("examples") or ())
     read = [{column: example["inputs"].get(names[column]) for column in ids} for example in examples]
-    tag = free_tag(show(cells[column]) for cells in (values, *read) for column in ids)
+    texts = [{column: show(value) for column, value in cells.items()} for cells in read]
+    tag = free_tag(text for one in (shown, *texts) for text in one.values())
+    turns = [
+        (_fenced(parts, cells, text, names, tag), example)
+        for cells, text, example in zip(read, texts, examples, strict=True)
+    ]
+    own = cast(str | None, settings.get("system"))
+    system = _system(own, tag, answer_shape.needs_evidence(settings), answer_shape.may_not_find(settings))
+    return Conversation(system, tuple(turns), _fenced(parts, values, shown, names, tag))
+
+
+@lru_cache(maxsize=256)  # the same for nearly all cells of a column
+def _system(own: str | None, tag: str, with_evidence: bool, may_not_find: bool) -> str:
     # The note names the tag that is used: where cells hold the usual one, that one closes nothing.
-    said = [settings.get("system"), FENCE_NOTE.replace("column …", f"{tag} …"), *answer_shape.notes(settings)]
-    return Conversation(
-        "\n\n".join(str(one) for one in said if one),
-        tuple((render(parts, cells, names, tag), example) for cells, example in zip(read, examples, strict=True)),
-        render(parts, values, names, tag),
-    )
+    said = [own, FENCE_NOTE.replace("column …", f"{tag} …"), *answer_shape.notes(with_evidence, may_not_find)]
+    return "\n\n".join(one for one in said if one)
 
 
 def referred(parts: Sequence[Json]) -> dict[int, None]:
     """The columns that bound `parts` refer to, each once, in order."""
-    return dict.fromkeys(_column(part) for part in parts if not isinstance(part, str))
+    return dict.fromkeys([part["column"] for part in parts if isinstance(part, dict)])  # type: ignore[misc]
 
 
 def _column(part: Json) -> Any:

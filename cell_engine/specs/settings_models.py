@@ -1,12 +1,22 @@
 """The settings each kind takes in the YAML, under the kind's own name. Pure, so that specs never import kinds."""
 
+import codecs
 import re
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from cell_engine.specs import allowed
+from cell_engine.specs.chunks import Chunks, check_chunks
 from cell_engine.specs.examples import Examples
 from cell_engine.specs.text import shorten
 
@@ -27,6 +37,14 @@ def _check_callable(name: str) -> str:
     if refusal is not None:
         raise ValueError(refusal)
     return name
+
+
+def _check_charset(name: str) -> str:
+    try:
+        "".encode(name)
+    except (LookupError, ValueError):
+        raise ValueError(f"there is no charset {shorten(name)}; one is windows-1252") from None
+    return codecs.lookup(name).name
 
 
 def _check_address(address: str) -> str:
@@ -67,7 +85,7 @@ class KindSettings(BaseModel):
     """What the single column is that it reads, where it reads just one."""
 
     reads_type: ClassVar[str] = ""
-    """The type that this one must have; empty for any."""
+    """The type that this column has to be of; empty for any."""
 
     cached: ClassVar[bool] = False
     """Whether answers are taken from the cache where the column says nothing of it."""
@@ -110,11 +128,14 @@ class LlmSettings(_LlmShared):
     """A call of a language model: the prompt becomes the user message, examples the turns before it.
 
     `key` names the variable that holds the key, never the key; it is no part of the definition, the address is.
+
+    A text longer than `chunks` says is cut into parts: `map` is asked of each, and names the column whose text that is;
+    `reduce` is asked of what they came to, which stands in that column's place.
     """
 
     default_timeout = 120.0
     cached = True
-    prompt_fields = ("prompt",)
+    prompt_fields = ("prompt", "map", "reduce")
     leaves_answer = ("key",)
     shows_files = True
     defaults = LlmDefaults
@@ -122,6 +143,15 @@ class LlmSettings(_LlmShared):
     model: Text
     prompt: Text
     examples: Examples | None = None
+    map: Text | None = None
+    reduce: Text | None = None
+    chunks: Chunks | None = Field(None, validate_default=True)
+
+    @field_validator("chunks")
+    @classmethod
+    def _go_together(cls, chunks: Chunks | None, info: ValidationInfo) -> Chunks | None:
+        check_chunks(chunks is not None, {name: info.data.get(name) for name in cls.prompt_fields})
+        return chunks
 
 
 class FunctionSettings(KindSettings):
@@ -156,6 +186,18 @@ class FetchSettings(KindSettings):
     max_bytes: int | None = Field(None, ge=1, le=100_000_000)
 
 
+class ExtractSettings(KindSettings):
+    """The text of a file. ``charset`` is that of text files that are not UTF-8; without one it is detected."""
+
+    default_timeout = 60.0
+    value_types = ("text", "json")
+    reads_one = "its file"
+    reads_type = "file"
+
+    max_bytes: int | None = Field(None, ge=1, le=500_000_000)
+    charset: Annotated[str, AfterValidator(_check_charset)] | None = None
+
+
 class TranscribeSettings(KindSettings):
     """What is said in an audio file. `language` and `prompt` help the model; `base_url` and `key` are as of `llm`."""
 
@@ -178,6 +220,7 @@ SETTINGS_MODELS: dict[str, type[KindSettings]] = {
     "llm": LlmSettings,
     "function": FunctionSettings,
     "fetch": FetchSettings,
+    "extract": ExtractSettings,
     "transcribe": TranscribeSettings,
 }
 """By kind. A kind from elsewhere adds its model before specs that use it are compiled."""

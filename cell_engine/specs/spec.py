@@ -125,4 +125,5 @@ class CollectionModel(Strict):
     key: Annotated[list[str], BeforeValidator(_name_as_list), Field(min_length=1, max_length=4)] | None = None
     delete_share: float | None = Field(None, ge=0, le=1)
     llm: dict[str, Any] | None = None
+    feed: str | None = None
     columns: list[dict[str, Any]] = Field(min_length=1)

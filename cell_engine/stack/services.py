@@ -49,8 +49,8 @@ def plan_services(
 
     `of_worker` are variables of the worker's environment alone.
     """
-    # Keys are for the worker alone: nothing else calls a model.
-    shared = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    # Keys are for the worker alone: nothing else calls a model. Where other databases are is for who loads from them.
+    shared = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "AUTOFILL_SOURCE_"))}
     shared |= {"AUTOFILL_HOME": str(settings.home), "AUTOFILL_DATABASE_URL": url, "PYTHONUNBUFFERED": "1"}
     model: list[Service] = []
     urls: dict[str, str] = {}

@@ -12,9 +12,8 @@ from cell_engine.specs.version import Version
 from cell_engine.store.collections import hold_version
 from cell_engine.store.database import Connection, run, statement
 from cell_engine.store.demands import RangeScope, dispatch_in_transaction
+from cell_engine.store.rejected import REJECTED_KEPT, Rejected, keep_rejected
 from cell_engine.store.results import end_dispatches
-
-REJECTED_KEPT = 1000
 
 
 class InputsChangedError(AutofillError):
@@ -61,7 +60,7 @@ def add_batch(
     *,
     source: str,
     actor: str,
-    rejected: Sequence[tuple[int, str]] = (),
+    rejected: Sequence[Rejected] = (),
     demand: bool = True,
 ) -> tuple[Batch, bool]:
     """Add `rows` (column id → accepted value; None or absent is missing) as one batch; returns it, and if it is new.
@@ -91,7 +90,7 @@ def make_batch(
     *,
     source: str,
     actor: str,
-    rejected: Sequence[tuple[int, str]] = (),
+    rejected: Sequence[Rejected] = (),
     demand: bool = True,
     before: Callable[[], None] = lambda: None,
 ) -> tuple[Batch, bool]:
@@ -115,11 +114,12 @@ def make_batch(
             source=source,
             first_row=range_.first_row,
             last_row=range_.first_row + rows - 1,
-            rejected=json.dumps(list(rejected[:REJECTED_KEPT])),
+            rejected=json.dumps([(one.line, one.reason) for one in rejected[:REJECTED_KEPT]]),
             rejected_rows=len(rejected),
             actor=actor,
         ).fetchone()
         if added is not None:
+            keep_rejected(connection, collection_id, rejected, batch_id=range_.batch_id)
             fill(range_.batch_id, range_.first_row)
             if demand and rows:
                 dispatch_id, _ = dispatch_in_transaction(

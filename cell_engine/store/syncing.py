@@ -18,6 +18,7 @@ from cell_engine.store.batches import Batch, check_inputs, make_batch
 from cell_engine.store.collections import hold_version
 from cell_engine.store.database import Connection, run, statement
 from cell_engine.store.demands import RangeScope, dispatch_in_transaction, insert_dispatch, lock_work, raise_rows
+from cell_engine.store.rejected import Rejected, keep_rejected
 from cell_engine.store.results import end_dispatches
 
 INSERT_ROWS = 50_000
@@ -28,7 +29,6 @@ NAMED_ROWS = 20_000
 `work` nothing and walks past the rows in between."""
 
 _KEYS = 4
-_SORT_MEMORY = "64MB"
 
 What = Literal["insert", "update", "restore", "delete"]
 
@@ -80,17 +80,20 @@ class Sync:
                 row = (json.dumps(inputs, ensure_ascii=False), [str(column) for column in missing])
                 copy.write_row((self._version.collection_id, self.number, line, *row))
 
-    def repeated(self) -> list[tuple[int, int]]:
+    def repeated(self) -> list[tuple[Incoming, int]]:
         """Take out the lines whose key an earlier one has; returns them with that one's number, in order."""
         with self._turn():
-            self._sort_in_memory()
+            self._set_wise()
             found = self._run("sync_repeated", **self._keys)
-            return sorted((one.line, one.first) for one in found)
+            return sorted(
+                (Incoming(one.line, {int(column): value for column, value in one.inputs.items()}, ()), one.first)
+                for one in found
+            )
 
     def compare(self) -> Counts:
         """Find what differs, once the snapshot is staged."""
         with self._turn():
-            self._sort_in_memory()
+            self._set_wise()
             self._run("sync_compare", **self._keys)
             found = self._run("sync_counts").fetchone()
             assert found is not None
@@ -147,10 +150,19 @@ class Sync:
                 self._run("sync_delete", rows=rows)
             told(len(rows))
 
-    def end(self, *, inserted: int, updated: int, restored: int, deleted: int) -> None:
-        """All is written."""
+    def end(self, counts: Counts, rejected: Sequence[Rejected], *, whole: bool) -> None:
+        """All is written, `counts` of it, but the `rejected` lines. `whole`: it was a snapshot of all there is."""
         with self._turn():
-            self._run("sync_end", inserted=inserted, updated=updated, restored=restored, deleted=deleted)
+            keep_rejected(self._connection, self._version.collection_id, rejected, sync=self.number)
+            self._run(
+                "sync_end",
+                source=self._source,
+                whole=whole,
+                inserted=counts.inserts,
+                updated=counts.updates,
+                restored=counts.restores,
+                deleted=counts.deletes,
+            )
             run(self._connection, "sync_clear", collection_id=self._version.collection_id, through=self.number)
 
     def abandon(self) -> None:
@@ -181,8 +193,9 @@ class Sync:
         if found != wanted:
             raise AutofillError(f"{self._source}: the staged snapshot is gone; sync it again")
 
-    def _sort_in_memory(self) -> None:
-        self._connection.execute("select set_config('work_mem', %s, true)", [_SORT_MEMORY])
+    def _set_wise(self) -> None:
+        """Each side is read once, whatever the statistics say: a snapshot that has just come looks empty."""
+        run(self._connection, "sync_set_wise")
 
     def _chunks(self, what: What, limit: int) -> Iterator[list[Any]]:
         after = -1

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Mapping
 
-from cell_engine.kinds.base import PAUSING, Answer, Call, ErrorClass, Failure, Kind, Outcome
+from cell_engine.kinds.base import PAUSING, WAITING, Answer, Call, ErrorClass, Failure, Kind, Outcome
 from cell_engine.log import get_logger
 from cell_engine.plan import BLOCKED, NOT_FOUND, Blocked, Cell, Current, Unfound
 from cell_engine.specs.text import Json
@@ -13,8 +13,8 @@ from cell_engine.worker.calls import Called, Settled, Task
 
 BACKOFF_SECONDS = (1.0, 60.0)
 
-UNCOUNTED: frozenset[ErrorClass] = PAUSING | {"rate_limited"}
-"""What costs a cell no attempt: told to wait, or met by every cell of its lane alike."""
+UNCOUNTED: frozenset[ErrorClass] = PAUSING | {"rate_limited", WAITING}
+"""What costs a cell no attempt: told to wait, met by every cell of its lane alike, or a file that is still to come."""
 
 log = get_logger(__name__)
 

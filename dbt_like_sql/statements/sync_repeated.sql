@@ -10,4 +10,4 @@ with repeated as materialized (
 delete from autofill.incoming using repeated
 where collection_id = %(collection_id)s and sync = %(sync)s and line <> repeated.first
   and jsonb_build_array(inputs -> %(key_1)s, inputs -> %(key_2)s, inputs -> %(key_3)s, inputs -> %(key_4)s) = repeated.key
-returning line, repeated.first;
+returning line, repeated.first, inputs;

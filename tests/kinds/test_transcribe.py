@@ -212,10 +212,16 @@ async def test_what_goes_wrong_has_its_class(
 async def test_a_type_that_a_text_does_not_fit_is_no_type_of_it() -> None:
     with pytest.raises(SpecError, match="kind transcribe makes values of type text or json"):
         compile_text(SPEC.replace("name: said, type: text", "name: said, type: integer"))
-    with pytest.raises(SpecError, match="kind transcribe reads a column of type file, and 'file' is none"):
+    with pytest.raises(SpecError, match="kind transcribe reads a column of type file, and 'file' is of type text"):
         compile_text(SPEC.replace("type: file", "type: text"))
     said = compile_text(SPEC).columns[1]
-    assert (said.timeout, said.cache is not None, said.files is not None) == (300, True, True)
+    assert (said.timeout, said.files is not None) == (300, True)
+    # An equal call is one for the same path: where nothing tells that the content is another, nothing is taken from it.
+    assert said.cache is None
+    followed = SPEC.replace(
+        "columns:\n", "files: {columns: {file: path, sha: digest}}\ncolumns:\n  - {name: sha, type: text}\n"
+    )
+    assert compile_text(followed).columns[2].cache is not None
     kind = TranscribeKind(api_key="")
     with pytest.raises(AutofillError, match=r"Column 'answer' is transcribed by a model\. This process has no key"):
         kind.check(column("transcribe", INTEGER, {"model": "m"}))

@@ -163,13 +163,13 @@ def test_lines_without_a_key_and_with_one_that_is_taken_are_rejected(
 ) -> None:
     done = sync("code,price\na1,1\n,2\na1,3\na2,4\na1,5\n")
     assert done.rejected == [
-        (3, "no value in 'code', which is its key"),
+        (3, "no value in code, the key of a row"),
         (4, "its key is that of line 2, which is taken"),
         (6, "its key is that of line 2, which is taken"),
     ]
     assert (done.inserted, done.rejected_lines) == (2, 3)
     assert list(shown(connection, shop).values()) == [("a1", 1, None), ("a2", 4, None)]
-    with pytest.raises(LoadError, match=r"none of its 2 rows fits.*\n.*:2: no value in 'code'"):
+    with pytest.raises(LoadError, match=r"none of its 2 rows fits.*\n.*:2: no value in code"):
         sync("price\n1\n2\n")
 
 

@@ -349,7 +349,10 @@ MISTAKES = [
     ("- {name: b, type: text, llm: {model: m, prompt: x}}", "but no kind: add 'kind: llm'"),
     # kinds and their settings
     ("- {name: b, type: text, kind: lm, deps: [a]}", "unknown kind 'lm'; did you mean 'llm'?"),
-    ("- {name: b, type: text, kind: xyzzy, deps: [a]}", "unknown kind 'xyzzy'; known kinds: llm, function, fetch"),
+    (
+        "- {name: b, type: text, kind: xyzzy, deps: [a]}",
+        "unknown kind 'xyzzy'; known kinds: llm, function, fetch, extract",
+    ),
     ("- {name: b, type: text, kind: 3, deps: [a]}", "kind: expected text, got 3"),
     ("- {name: b, type: text, kind: llm, deps: [a]}", "kind llm needs its settings under 'llm': model, prompt"),
     ("- {name: b, type: text, kind: llm, deps: [a], llm: m}", "kind llm needs its settings under 'llm'"),
@@ -796,7 +799,10 @@ def test_the_address_is_part_of_the_definition_and_the_name_of_the_key_is_not() 
 def test_mistakes_in_a_collections_llm_settings_are_said_once_where_they_stand() -> None:
     text = DEFAULTS.replace("temperature: 0", "temperature: 3").replace("Be brief.", "'Of {{a}}'")
     columns = "".join(f"  - {{name: {name}, type: text, kind: llm, llm: {{prompt: '{{{{a}}}}'}}}}\n" for name in "bc")
-    assert problems(text + columns) == [(3, "llm: temperature: should be less than or equal to 2, got 3")]
+    assert problems(text + columns) == [
+        (3, "llm: system is the same for every row: refer to {{a}} in prompt"),
+        (3, "llm: temperature: should be less than or equal to 2, got 3"),
+    ]
     assert problems(DEFAULTS.replace("model: m", "prompt: x") + "  - {name: b, type: number}\n")[0][0] == 3
 
 

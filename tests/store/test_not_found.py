@@ -1,5 +1,6 @@
 """An answer that there is no value: stored as an answer, shown as what it is, ended, looked for again when asked."""
 
+from cell_engine.estimate import estimate
 from cell_engine.plan import plan
 from cell_engine.store.database import Connection
 from cell_engine.store.demands import RangeScope, dispatch
@@ -63,6 +64,11 @@ def test_only_what_was_not_found_is_looked_for_again(connection: Connection) -> 
     made = make(connection, sheet("a", "n: a"), rows=[{"a": "x"}, {"a": "y"}, {"a": "z"}])
     claimer = Claimer(connection)
     answered(connection, claimer, made)
+    scope, n = RangeScope(((1, 3),)), [made.id("n")]
+    (dry,) = estimate(
+        connection, made.collection, made.version, scope, columns=n, force=True, only_if=["not_found"]
+    ).columns
+    assert dry.cells == 1
     again = ask(connection, made, ["not_found"])
     visits = claimer.claim()
     assert [visit.key.row_id for visit in visits] == [2]
