@@ -27,19 +27,25 @@ _RELEASE = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|\d{4}|latest)$")
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Of one model, in billionths of a dollar a million tokens; since when, and who says so."""
+    """Of one model, in billionths of a dollar a million tokens; since when, and who says so. One that bills by the
+    length of what it hears has what a ``minute`` costs, and nothing for tokens."""
 
     tokens_in: int
     tokens_cached: int
     tokens_out: int
     source: str
     date: date
+    minute: int = 0
 
     def cost(self, tokens_in: int, tokens_cached: int, tokens_out: int) -> int:
         """Of one call, in billionths of a dollar, rounded half up. `tokens_in` includes `tokens_cached`."""
         cached = min(tokens_cached, tokens_in)
         millionths = (tokens_in - cached) * self.tokens_in + cached * self.tokens_cached + tokens_out * self.tokens_out
         return (millionths + _MILLION // 2) // _MILLION
+
+    def cost_of_seconds(self, seconds: float) -> int:
+        """Of one call over so much sound, as `cost`."""
+        return int((Decimal(seconds) * self.minute / 60).to_integral_value(ROUND_HALF_UP))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +133,19 @@ def _read(text: str, name: str) -> dict[str, Price]:
 def _price(entry: Any, where: str) -> Price:
     if not isinstance(entry, dict):
         raise BadValueError(f"{where}: expected {{in: …, out: …, source: …, date: …}}")
-    unknown = set(entry) - {"in", "cached", "out", "source", "date"}
+    unknown = set(entry) - {"in", "cached", "out", "minute", "source", "date"}
     if unknown:
         raise BadValueError(f"{where}: unknown {', '.join(sorted(map(str, unknown)))}")
-    for needed in ("in", "out", "source", "date"):
+    by_minute = entry.get("minute") is not None
+    if by_minute and set(entry) & {"in", "cached", "out"}:
+        raise BadValueError(f"{where}: either a price a minute, or prices of tokens")
+    for needed in ("source", "date") if by_minute else ("in", "out", "source", "date"):
         if entry.get(needed) is None:
             raise BadValueError(f"{where}: {needed} is missing")
     if not isinstance(entry["date"], date):
         raise BadValueError(f"{where}: date {entry['date']!r} is none: write it as 2026-11-30")
+    if by_minute:
+        return Price(0, 0, 0, str(entry["source"]), entry["date"], _amount(entry["minute"], where))
     price_in = _amount(entry["in"], where)
     cached = price_in if entry.get("cached") is None else _amount(entry["cached"], where)
     return Price(price_in, cached, _amount(entry["out"], where), str(entry["source"]), entry["date"])
@@ -146,4 +157,4 @@ def _amount(value: object, where: str) -> int:
             raise BadValueError(str(value))
         return dollars(str(value))
     except BadValueError:
-        raise BadValueError(f"{where}: {value!r} is no price: write dollars a million tokens") from None
+        raise BadValueError(f"{where}: {value!r} is no price: write dollars a million tokens, or a minute") from None

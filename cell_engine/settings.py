@@ -60,6 +60,14 @@ class Settings(BaseSettings):
         default=0.5, ge=0, le=3600, description="Seconds between two requests of kind fetch to one host."
     )
 
+    functions: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Python functions that specs may name: modules, packages (acme.*), module:callable; by commas.",
+    )
+    processes: int | None = Field(
+        default=None, ge=1, le=1000, description="Processes of a worker for CPU work, for each kind; None: one per CPU."
+    )
+    process_memory: int = Field(default=2048, ge=128, description="MiB that each of these processes may take.")
     files: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
         description="Folders, and URLs of object stores, that collections' files are read under; by commas. "
@@ -79,10 +87,20 @@ class Settings(BaseSettings):
             raise ValueError("must be absolute folders, or URLs such as s3://bucket/contracts")
         return roots
 
-    @field_validator("fetch_allow", "files", mode="before")
+    @field_validator("fetch_allow", "files", "functions", mode="before")
     @classmethod
     def _by_commas(cls, value: object) -> object:
         return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+
+    @field_validator("functions")
+    @classmethod
+    def _are_functions(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            module, colon, path = pattern.partition(":")
+            words = [*(module if colon else module.removesuffix(".*")).split("."), *(path.split(".") if colon else [])]
+            if not all(map(str.isidentifier, words)):
+                raise ValueError(f"{pattern!r} is neither a module, nor a package's acme.*, nor module:callable")
+        return patterns
 
     @field_validator("home")
     @classmethod

@@ -49,6 +49,15 @@ async def held(a: str) -> str:
     return a
 
 
+KEYS: list[str] = []
+
+
+async def keyed(a: str, idempotency_key: str) -> str:
+    """Notes its key at each call, then is `held`."""
+    KEYS.append(idempotency_key)
+    return await held(a)
+
+
 def upper_n(n: str) -> str:
     return n.upper()
 

@@ -23,7 +23,7 @@ from cell_engine.cli.common import (
     open_database,
     warn_without_workers,
 )
-from cell_engine.errors import BadValueError, NotFoundError
+from cell_engine.errors import BadValueError, NotFoundError, SpecError
 from cell_engine.prices import dollars
 
 if TYPE_CHECKING:
@@ -43,10 +43,14 @@ def apply(
 
     The same definition again changes nothing.
     """
+    from cell_engine.kinds.function_check import spec_problems
     from cell_engine.specs.compile import compile_file
     from cell_engine.store.applying import apply as apply_spec
 
     spec = compile_file(file)
+    problems = spec_problems(spec, file)
+    if problems:
+        raise SpecError(problems)
     with open_database() as connection:
         applied = apply_spec(connection, spec, actor=actor())
         name = applied.collection.full_name

@@ -14,7 +14,8 @@ _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what it doe
 
 def worker(
     job_type: Annotated[
-        list[str] | None, typer.Option(help="Serve only this pool (llm, function); may be repeated. Default: all.")
+        list[str] | None,
+        typer.Option(help="Serve only this kind's pool (llm, function, …); may be repeated. Default: all."),
     ] = None,
     slots: Annotated[int, typer.Option(min=1, help="Calls in flight at most.")] = 500,
     verbose: _Verbose = False,

@@ -13,12 +13,11 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-import signal
-import struct
 import sys
 import threading
 from typing import BinaryIO
 
+from cell_engine.frames import frame, read_frame, receive, take_streams, told
 from cell_engine.kinds.base import Call, Failure, Outcome
 from cell_engine.kinds.registry import make_kinds
 
@@ -33,8 +32,6 @@ STARTING_SECONDS = 30.0
 
 PAUSE_SECONDS = 1.0
 """Between two tries: what killed the first may have been somebody else's appetite for memory."""
-
-_LENGTH = struct.Struct("!Q")
 
 
 class Apart:
@@ -60,7 +57,7 @@ async def _compute(call: Call) -> Outcome:
         outcome = await _in_process(call)
         if not isinstance(outcome, int):
             return outcome
-        deaths.append(_told(outcome))
+        deaths.append(told(outcome))
         if len(deaths) == DEATHS:
             return Failure(
                 "crashed",
@@ -84,10 +81,9 @@ async def _in_process(call: Call) -> Outcome | int:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(call.deadline + STARTING_SECONDS):
-            process.stdin.write(_frame(call))
+            process.stdin.write(frame(call))
             # It stays open: its end tells the process that nobody waits for an answer any more.
-            length = _LENGTH.unpack(await process.stdout.readexactly(_LENGTH.size))[0]
-            outcome: Outcome = pickle.loads(await process.stdout.readexactly(length))  # noqa: S301 (our own process)
+            outcome: Outcome = await receive(process.stdout)
             return outcome
     except TimeoutError:
         return Failure(
@@ -101,22 +97,13 @@ async def _in_process(call: Call) -> Outcome | int:
             await asyncio.shield(process.wait())
 
 
-def _told(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-
-
-def _frame(value: object) -> bytes:
-    content = pickle.dumps(value)
-    return _LENGTH.pack(len(content)) + content
-
-
 # ---- in the process
 
 
 def _serve(asked: BinaryIO, answered: BinaryIO) -> None:
-    call: Call = pickle.loads(asked.read(_LENGTH.unpack(asked.read(_LENGTH.size))[0]))  # noqa: S301 (our own worker)
+    call: Call = pickle.loads(read_frame(asked))  # noqa: S301 (our own worker)
     threading.Thread(target=_end_with, args=(asked,), daemon=True).start()
-    answered.write(_frame(asyncio.run(_answer(call))))
+    answered.write(frame(asyncio.run(_answer(call))))
     answered.flush()
 
 
@@ -132,11 +119,7 @@ def _end_with(asked: BinaryIO) -> None:
 
 def main() -> None:
     """Read one call from standard input, write its outcome to standard output, and end."""
-    asked, answered = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # What a function reads or prints itself is not for the worker.
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)
-    _serve(asked, answered)
+    _serve(*take_streams())
     os._exit(0)  # without waiting for what the call has left running
 
 

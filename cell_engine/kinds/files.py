@@ -14,6 +14,9 @@ from cell_engine.specs.version import Column
 
 THREADS = 8
 
+FILES_AT_ONCE = 16
+"""Calls of one kind that hold whole files at a time, to send them: some 25 MB each, in a few copies."""
+
 
 class FileReader:
     """Reads what calls name, for all calls of a kind. Only columns that read one of type ``file`` have files."""

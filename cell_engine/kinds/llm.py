@@ -12,10 +12,12 @@ from cell_engine.errors import AutofillError, BadValueError
 from cell_engine.kinds import llm_request
 from cell_engine.kinds.base import Answer, Call, Failure, Outcome
 from cell_engine.kinds.evidence import Checked, Claim, check
+from cell_engine.kinds.files import FILES_AT_ONCE, FileReader
 from cell_engine.kinds.llm_chunks import Remembered, chunked
 from cell_engine.kinds.llm_client import Clients, Spent
 from cell_engine.kinds.llm_reading import Said, content_of, read
 from cell_engine.kinds.llm_request import Message
+from cell_engine.kinds.pictures import Pictures, holds_pictures, read_pictures
 from cell_engine.prices import prices
 from cell_engine.shares import ProviderKey
 from cell_engine.specs import answer_shape
@@ -38,6 +40,8 @@ class LlmKind:
         """Without arguments ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` are read at first use, for columns that name no
         address and no key of their own."""
         self._clients = Clients(base_url, api_key)
+        self._files = FileReader()
+        self._room = asyncio.Semaphore(FILES_AT_ONCE)
         self._remembered = Remembered()
         prices()  # a file of the user's that cannot be read is told at the start, not by the first call
 
@@ -46,6 +50,8 @@ class LlmKind:
         trouble = self._clients.trouble(self._clients.endpoint(column.settings))
         if trouble is not None:
             raise AutofillError(f"Column {column.name!r} is computed by an LLM. {trouble.message}")
+        if holds_pictures(column.settings):
+            self._files.check(column)
 
     def at_once(self, call: Call) -> None:
         """Never: a model is far away."""
@@ -59,14 +65,22 @@ class LlmKind:
         trouble = self._clients.trouble(self._clients.endpoint(call.column.settings))
         if trouble is not None:
             return trouble
+        if not holds_pictures(call.column.settings):
+            return await self._asked(call)
+        async with self._room:
+            return await self._asked(call)
+
+    async def _asked(self, call: Call) -> Outcome:
         spent = Spent(str(call.column.settings["model"]))
+        outcome: Outcome
         parts = chunked(call)
         try:
             async with asyncio.timeout(call.deadline):
-                if parts is None:
-                    outcome = await self._ask(spent, call)
-                else:
-                    outcome = await parts.compute(partial(self._ask, spent), self._remembered)
+                pictures = await read_pictures(self._files, call)
+                if isinstance(pictures, Failure):
+                    return pictures
+                ask = partial(self._ask, spent, pictures)
+                outcome = await (ask(call) if parts is None else parts.compute(ask, self._remembered))
         except TimeoutError:
             progress = f" {parts.progress}" if parts is not None else ""
             outcome = Failure("transient", f"The model gave no answer within {call.deadline:g} s.{progress}")
@@ -75,9 +89,10 @@ class LlmKind:
     async def close(self) -> None:
         """Close all connections."""
         await self._clients.close()
+        self._files.close()
 
-    async def _ask(self, spent: Spent, call: Call) -> Outcome:
-        return await self.converse(call, llm_request.messages(call), spent)
+    async def _ask(self, spent: Spent, pictures: Pictures, call: Call) -> Outcome:
+        return await self.converse(call, llm_request.messages(call, pictures), spent)
 
     async def converse(self, call: Call, messages: Sequence[Message], spent: Spent) -> Outcome:
         """One answer with its corrections: the conversation goes on from ``messages`` until one fits, and is supported.

@@ -186,6 +186,34 @@ class Clients:
             completion.error.message = client.hide(completion.error.message)
         return completion
 
+    async def send_form(
+        self,
+        endpoint: Endpoint,
+        path: str,
+        fields: Mapping[str, Any],
+        file: tuple[str, bytes],
+        traffic: Traffic | None,
+    ) -> bytes | Failure:
+        """One request as a form with one file, (name, content), sent once; the body of its response."""
+        client = self._client(endpoint)
+        if traffic is not None:
+            traffic.requests += 1
+        try:
+            response = await client.openai.post(
+                path,
+                cast_to=httpx2.Response,
+                body=dict(fields),
+                files=[("file", file)],
+                options={"headers": {"Content-Type": "multipart/form-data"}},
+            )
+        except _TRANSPORT_ERRORS as error:
+            if traffic is not None and isinstance(error, openai.APIStatusError):
+                note_limits(traffic, error.response.headers)
+            return failure_of(error, endpoint.key, client.hide)
+        if traffic is not None:
+            note_limits(traffic, response.headers)
+        return response.content
+
     async def close(self) -> None:
         """Close all connections."""
         opened, self._opened = self._opened, {}

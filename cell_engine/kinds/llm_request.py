@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from cell_engine.kinds.base import Call
+from cell_engine.kinds.pictures import Pictures, content, file_columns, with_places
 from cell_engine.specs import answer_shape, prompt
 from cell_engine.specs.text import Json
 
@@ -40,23 +41,25 @@ def body(call: Call, messages: Sequence[Message]) -> dict[str, Any]:
     return request
 
 
-def messages(call: Call) -> list[Message]:
-    """The conversation that the column's settings and the call's inputs make."""
+def messages(call: Call, pictures: Pictures | None = None) -> list[Message]:
+    """The conversation that the column's settings and the call's inputs make, with the pictures among these."""
     column = call.column
-    said = prompt.conversation(column.settings, call.inputs, call.names)
+    inputs, urls = with_places(call.inputs, pictures or {})
+    said = prompt.conversation(column.settings, inputs, call.names)
     turns: list[Message] = [{"role": "system", "content": said.system}]
     for asked, example in said.examples:
         evidence = cast(Sequence[Json], example["evidence"])
         reason = cast(str | None, example["not_found"])
         answer = answer_shape.written(column.type, column.settings, example["output"], reason, evidence)
         turns += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
-    return [*turns, {"role": "user", "content": said.user}]
+    return [*turns, {"role": "user", "content": content(said.user, urls)}]
 
 
 def quotable(call: Call) -> dict[str, Json]:
-    """The inputs that the prompt shows, by column key."""
+    """The inputs that the prompt shows, by column key; but for files, of which the path at most stands there."""
     shown = prompt.referred(cast(Sequence[Json], call.column.settings["prompt"]))
-    return {call.names[column]: call.inputs[column] for column in shown}
+    files = file_columns(call)
+    return {call.names[column]: call.inputs[column] for column in shown if column not in files}
 
 
 def correction(content: str, problem: str) -> list[Message]:

@@ -22,6 +22,7 @@ from cell_engine.offline_model.grounds import (
     stated_ground,
     unit_of,
 )
+from cell_engine.offline_model.media import seen
 from cell_engine.offline_model.switches import Fault
 
 _LIST_LENGTH = 5
@@ -122,8 +123,19 @@ def _message(message: object, at: int) -> tuple[str, str]:
         if isinstance(content, str):
             return message["role"], content
         if isinstance(content, list) and all(isinstance(part, dict) for part in content):
-            return message["role"], "".join(part["text"] for part in content if isinstance(part.get("text"), str))
+            return message["role"], "".join(_part(part, f"messages[{at}]") for part in content)
     raise BadRequestError(f"Invalid message: 'messages[{at}]' needs a 'role' and a text 'content'.", f"messages[{at}]")
+
+
+def _part(part: Mapping[str, Any], where: str) -> str:
+    """The text of a part; of a picture the words that it carries, or that it cannot be seen."""
+    if part.get("type") == "image_url":
+        image = part.get("image_url")
+        try:
+            return seen(image.get("url") if isinstance(image, dict) else None)
+        except ValueError as error:
+            raise BadRequestError(f"Invalid message: {where}: {error}", where) from None
+    return part["text"] if isinstance(part.get("text"), str) else ""
 
 
 def _prompt(messages: list[tuple[str, str]]) -> _Prompt:

@@ -9,7 +9,7 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from cell_engine.offline_model.answers import BadRequestError, Completion, complete
 from cell_engine.offline_model.limits import Limits
+from cell_engine.offline_model.media import heard
 from cell_engine.offline_model.switches import Fault, Switches
 
 MODEL_NAME = "offline-model"
@@ -32,6 +33,10 @@ _NO_LINGER = struct.pack("ii", 1, 0)  # to SO_LINGER: closing resets the connect
 
 Fate: TypeAlias = Fault | Literal["answered", "bad_request", "bad_key", "over_limit"]
 """What became of a call. ``wrong_shape``, ``truncated`` and ``invalid_json`` are billed as ``answered`` is."""
+
+
+_Answerer: TypeAlias = Callable[[str, bytes, Fault | None], tuple[Fate, web.Response]]
+"""From the key of a call, its body and the fault it is to have to its fate and response; raises BadRequestError."""
 
 
 @dataclass
@@ -105,6 +110,7 @@ class OfflineModel:
         """Listen; raises OSError if the port is taken."""
         app = web.Application(client_max_size=_MAX_BODY_BYTES)
         app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/v1/audio/transcriptions", self._transcription)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/v1/models/{model}", self._model)
         app.router.add_get("/stats", self._get_stats)
@@ -139,11 +145,17 @@ class OfflineModel:
         self.stats = Stats(in_flight=in_flight, most_in_flight=in_flight)
 
     async def _chat(self, request: web.Request) -> web.Response:
+        return await self._serve(request, request.read(), self._completed)
+
+    async def _transcription(self, request: web.Request) -> web.Response:
+        return await self._serve(request, _form(request), self._transcribed)
+
+    async def _serve(self, request: web.Request, read: Awaitable[bytes], answer: _Answerer) -> web.Response:
+        """A call of what bills: counted, within the limits, and with the faults of the switches."""
         self.stats.in_flight += 1
         self.stats.most_in_flight = max(self.stats.most_in_flight, self.stats.in_flight)
         try:
-            body = await request.read()
-            fate, response = await self._let_in(request.headers.get("Authorization", ""), body)
+            fate, response = await self._let_in(request.headers.get("Authorization", ""), await read, answer)
         finally:
             self.stats.in_flight -= 1
         if response is not None:
@@ -155,7 +167,7 @@ class OfflineModel:
         self.stats.by_status[response.status] += 1
         return response
 
-    async def _let_in(self, authorization: str, body: bytes) -> tuple[Fate, web.Response | None]:
+    async def _let_in(self, authorization: str, body: bytes, answer: _Answerer) -> tuple[Fate, web.Response | None]:
         """`_answer`, to those with the right key and within the limits."""
         if self.switches.key not in ("", authorization.removeprefix("Bearer ")):
             self.stats.arrived += 1
@@ -165,11 +177,11 @@ class OfflineModel:
             self.stats.arrived += 1
             return "over_limit", _rate_limited(seconds)
         try:
-            return await self._answer(body)
+            return await self._answer(body, answer)
         finally:
             self._limits.leave()
 
-    async def _answer(self, body: bytes) -> tuple[Fate, web.Response | None]:
+    async def _answer(self, body: bytes, answer: _Answerer) -> tuple[Fate, web.Response | None]:
         """The call's fate and its response; None for a connection to be reset."""
         switches = self.switches
         body_hash = hashlib.blake2b(body, digest_size=16)
@@ -196,10 +208,31 @@ class OfflineModel:
             message = "The server had an error while processing your request."
             return fault, _error(500, message, error_type="server_error")
         try:
-            completion = complete(_json_object(body), flaw=fault)
+            return answer(key, body, fault)
         except BadRequestError as error:
             return "bad_request", _error(400, str(error), param=error.param)
+
+    def _completed(self, key: str, body: bytes, fault: Fault | None) -> tuple[Fate, web.Response]:
+        completion = complete(_json_object(body), flaw=fault)
         return completion.flaw or "answered", self._billed(key, completion)
+
+    def _transcribed(self, key: str, body: bytes, fault: Fault | None) -> tuple[Fate, web.Response]:
+        """What a WAV says in words of its own. A ``fault`` of answers is one of chats, and none here."""
+        fields, file = body.split(b"\n", 1)
+        asked = _json_object(fields)
+        if not asked.get("model"):
+            raise BadRequestError("you must provide a model parameter", "model")
+        sound = heard(file)
+        if sound is None:
+            raise BadRequestError(
+                "The offline model hears nothing: it reads the words in a WAV's INFO list (ICMT), and here are none.",
+                "file",
+            )
+        self.stats.billed[key] += 1
+        transcription: dict[str, Any] = {"text": sound.text}
+        if asked.get("response_format") == "verbose_json":
+            transcription |= {"duration": sound.seconds, "language": asked.get("language", "en")}
+        return "answered", _json(transcription | {"usage": {"type": "duration", "seconds": sound.seconds}})
 
     def _billed(self, key: str, completion: Completion) -> web.Response:
         tokens_in = tokens(completion.prompt_characters)
@@ -262,6 +295,16 @@ class OfflineModel:
 
 
 _MODEL = {"id": MODEL_NAME, "object": "model", "created": 0, "owned_by": "collection-autofill"}
+
+
+async def _form(request: web.Request) -> bytes:
+    """The fields of a form as a line of JSON, and its file behind it: equal forms are equal bytes, whatever separates
+    their parts."""
+    form = await request.post()
+    fields = {name: value for name, value in form.items() if isinstance(value, str)}
+    file = form.get("file")
+    content = file.file.read() if isinstance(file, web.FileField) else b""
+    return json.dumps(fields, sort_keys=True).encode() + b"\n" + content
 
 
 def tokens(characters: int) -> int:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from cell_engine.errors import Problem, SpecError
-from cell_engine.specs import examples, loading, prompt, yaml_lines
+from cell_engine.specs import examples, loading, plugins, prompt, yaml_lines
 from cell_engine.specs.compiled import CompiledSpec, SpecColumn, SpecDependency
 from cell_engine.specs.explain import explain, suggest
 from cell_engine.specs.files import FileColumns, FilesModel
@@ -51,6 +51,7 @@ def compile_file(path: Path | str) -> CompiledSpec:
 
 def compile_text(text: str, file: str = "<text>") -> CompiledSpec:
     """Compiles YAML text; `file` is what problems call it. Raises SpecError with all problems."""
+    plugins.load()
     return _Compiler(yaml_lines.read(text, file)).compile()
 
 
@@ -148,7 +149,9 @@ class _Compiler:
             return
         if isinstance(kind, str) and not draft.kind:
             known_kinds = suggest(kind, SETTINGS_MODELS) or f"; known kinds: {', '.join(SETTINGS_MODELS)}"
-            self._problem((*draft.path, "kind"), f"{subject}unknown kind {shorten(kind)}{known_kinds}")
+            broken = plugins.load().broken.get(kind)
+            why = f"the kind {kind} does not work: {broken}" if broken else f"unknown kind {shorten(kind)}{known_kinds}"
+            self._problem((*draft.path, "kind"), subject + why)
         for other in SETTINGS_MODELS:
             if draft.kind and other != draft.kind and other in draft.raw:
                 self._problem((*draft.path, other), f"{subject}settings of kind {other} on a column of kind {kind}")
@@ -324,6 +327,11 @@ class _Compiler:
         for path, message in files.problems:
             self._problem(path, message)
         for draft in self.drafts:
+            if draft.settings and draft.settings.shows_files and getattr(draft.settings, "evidence", None):
+                shown = files.shown_in(_prompts(draft.settings))
+                if shown and shown.issuperset(draft.deps):
+                    message = "evidence is quoted from text, and it reads files alone: read a column of their text, too"
+                    self._problem((*draft.path, str(draft.kind), "evidence"), f"{draft.subject}{message}")
             if draft.raw.get("wait") is not None and draft.kind and files.of_reader(draft.deps, None) is None:
                 self._problem((*draft.path, "wait"), f"{draft.subject}it reads no column of type file to wait for")
         return files
@@ -377,6 +385,8 @@ def _finish(draft: _Draft, keys: dict[str, str], files: FileColumns) -> SpecColu
     for setting in settings.prompt_fields:
         if setting in normalized:
             normalized[setting] = prompt.split(normalized[setting], keys)
+    if settings.shows_files and (shown := files.shown_in(_prompts(settings))):
+        normalized["files"] = sorted(keys[name] for name in shown)
     if found := getattr(settings, "examples", None):
         normalized["examples"] = examples.normalize(found, column_type, keys)
     deps = [_spec_dependency(keys[name], dep) for name, dep in draft.deps.items()]
@@ -391,7 +401,7 @@ def _finish(draft: _Draft, keys: dict[str, str], files: FileColumns) -> SpecColu
         timeout=settings.default_timeout if model.timeout is None else model.timeout,
         attempts=model.attempts or _DEFAULT_ATTEMPTS,
         settings=normalized,
-        cache=_cache(model, settings),
+        cache=_cache(model, settings, files.is_followed(draft.deps)),
         files=files.of_reader(draft.deps, model.wait),
     )
 
@@ -427,12 +437,16 @@ def _may_be_absent(dep: DependencyModel) -> bool:
     return dep.optional or dep.not_found == "run"
 
 
+def _prompts(settings: KindSettings) -> list[str]:
+    return [text for field in settings.prompt_fields if isinstance(text := getattr(settings, field), str)]
+
+
 def _spec_dependency(key: str, dep: DependencyModel) -> SpecDependency:
     is_usual = dep.not_found == usual_not_found(dep.optional)
     return SpecDependency(key, dep.optional, None if is_usual else dep.not_found)
 
 
-def _cache(column: ColumnModel, settings: KindSettings) -> Cache | None:
+def _cache(column: ColumnModel, settings: KindSettings, is_followed: bool) -> Cache | None:
     if column.cache is None:
-        return Cache() if settings.cached else None
+        return Cache() if settings.cached and is_followed else None
     return None if column.cache.ttl == 0 else Cache(column.cache.ttl)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from cell_engine.errors import BadValueError
+from cell_engine.specs import prompt
 from cell_engine.specs.paths import check_path
 from cell_engine.specs.text import Json, shorten
 
@@ -131,6 +132,17 @@ class FileColumns:
         if self.holds_files.isdisjoint(reads):
             return None
         return FileSource(self.root, wait=WAIT_SECONDS if wait is None else wait)
+
+    def shown_in(self, prompts: Iterable[str]) -> set[str]:
+        """The columns of files that prompts refer to."""
+        return {name for text in prompts for name in prompt.references(text)} & self.holds_files
+
+    def is_followed(self, reads: Collection[str]) -> bool:
+        """Whether who reads these is due again when the content of a file changes: by its digest. Else an equal call of
+        the same path is none of the same content."""
+        by_fact = {fact: name for name, fact in self.files.columns.items()}
+        read = self.holds_files.intersection(reads)
+        return not read or (read == {by_fact.get("path")} and "digest" in by_fact)
 
     def watched(self, reads: Collection[str]) -> list[str]:
         """What a computed column that reads these has to follow, too: the digest, if it reads the path."""

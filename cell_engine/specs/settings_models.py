@@ -5,8 +5,17 @@ import re
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
+from cell_engine.specs import allowed
 from cell_engine.specs.chunks import Chunks, check_chunks
 from cell_engine.specs.examples import Examples
 from cell_engine.specs.text import shorten
@@ -24,6 +33,9 @@ def _check_callable(name: str) -> str:
     module, _, path = name.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), *path.split("."))):
         raise ValueError(f"expected module:callable, such as package.module:function, got {shorten(name)}")
+    refusal = allowed.refusal(name)
+    if refusal is not None:
+        raise ValueError(refusal)
     return name
 
 
@@ -81,6 +93,10 @@ class KindSettings(BaseModel):
     prompt_fields: ClassVar[tuple[str, ...]] = ()
     """Texts in which `{{column}}` stands for a cell. Compiled to parts, see cell_engine.specs.prompt."""
 
+    shows_files: ClassVar[bool] = False
+    """Whether prompts may hold files themselves: the columns of type file that they refer to are then noted, by key, as
+    the setting `files`."""
+
     defaults: ClassVar["type[KindSettings] | None"] = None
     """What a collection may set for all columns of the kind, under the kind's name beside its columns."""
 
@@ -121,6 +137,7 @@ class LlmSettings(_LlmShared):
     cached = True
     prompt_fields = ("prompt", "map", "reduce")
     leaves_answer = ("key",)
+    shows_files = True
     defaults = LlmDefaults
 
     model: Text
@@ -141,15 +158,23 @@ class FunctionSettings(KindSettings):
     """A call of a Python function, named `module:callable`.
 
     `inline`: it returns within a millisecond and waits for nothing, so that it is called without a thread (some 60 µs).
-    Nothing bounds such a call: a function that does not return holds up its worker.
+    Nothing bounds such a call: a function that does not return holds up its worker. `process`: for work of the CPU; the
+    call gets a process, which is ended with its time.
 
     Not cached by itself: it may have side effects, its code is not in the definition, and it is mostly cheaper.
     """
 
-    leaves_answer = ("inline",)
+    leaves_answer = ("inline", "process")
 
     name: Annotated[str, AfterValidator(_check_callable)]
     inline: bool | None = None
+    process: bool | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "FunctionSettings":
+        if self.inline and self.process:
+            raise ValueError("inline and process exclude each other: a call is made in the worker's loop or elsewhere")
+        return self
 
 
 class FetchSettings(KindSettings):
@@ -173,10 +198,29 @@ class ExtractSettings(KindSettings):
     charset: Annotated[str, AfterValidator(_check_charset)] | None = None
 
 
+class TranscribeSettings(KindSettings):
+    """What is said in an audio file. `language` and `prompt` help the model; `base_url` and `key` are as of `llm`."""
+
+    default_timeout = 300.0
+    cached = True
+    value_types = ("text", "json")
+    reads_one = "its audio file"
+    reads_type = "file"
+    leaves_answer = ("key",)
+
+    model: Text
+    language: Annotated[str, Field(pattern="^[a-z]{2,3}$")] | None = None
+    prompt: Text | None = None
+    temperature: float | None = Field(None, ge=0, le=1)
+    base_url: Annotated[str, AfterValidator(_check_address)] | None = None
+    key: Annotated[str, AfterValidator(_check_key_name)] | None = None
+
+
 SETTINGS_MODELS: dict[str, type[KindSettings]] = {
     "llm": LlmSettings,
     "function": FunctionSettings,
     "fetch": FetchSettings,
     "extract": ExtractSettings,
+    "transcribe": TranscribeSettings,
 }
 """By kind. A kind from elsewhere adds its model before specs that use it are compiled."""

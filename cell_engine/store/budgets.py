@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from cell_engine.log import get_logger
 from cell_engine.prices import shown
-from cell_engine.store.arrays import numbers
+from cell_engine.store.arrays import numbers, texts
 from cell_engine.store.database import Connection, run
 
-JOB_TYPE = "llm"
+JOB_TYPES = ("llm", "transcribe")
 """The calls that cost: what a budget holds."""
 
 log = get_logger(__name__)
@@ -117,11 +117,11 @@ def _hold(connection: Connection, reached: Sequence[Left]) -> None:
         namespace_id=one.namespace_id,
         collection_id=one.collection_id,
         column_id=one.column_id,
-        job_type=JOB_TYPE,
+        job_types=texts(JOB_TYPES),
         message=_message(one),
         is_daily=not lasting,
-    ).fetchone()
-    if placed is not None and placed.is_new:
+    ).fetchall()
+    if any(hold.is_new for hold in placed):
         log.error("calls are held for a budget", namespace=one.namespace, message=_message(one))
 
 

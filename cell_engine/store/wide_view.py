@@ -6,6 +6,7 @@ the column became a date, the answer of another definition) is null, and so are 
 """
 
 import re
+from collections.abc import Callable
 
 import psycopg
 from psycopg import sql
@@ -87,7 +88,9 @@ def replace_view(connection: Connection, collection: Collection, version: Versio
             connection.execute("select set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
             _ensure_schema(connection)
             readers = _set_aside(connection, collection, name)
-            connection.execute(sql.SQL("create view {} as {}").format(view, _query(connection, collection.id, version)))
+            connection.execute(
+                sql.SQL("create view {} as {}").format(view, wide_query(connection, collection.id, version))
+            )
             connection.execute(
                 sql.SQL("comment on view {} is {}").format(
                     view, sql.Literal(f"collection {collection.id}, version {version.number}")
@@ -148,7 +151,14 @@ def _set_aside(connection: Connection, collection: Collection, name: str) -> lis
     return [sql.SQL("public") if one.role is None else sql.Identifier(one.role) for one in readers]
 
 
-def _query(connection: Connection, collection_id: int, version: Version) -> sql.Composable:
+def wide_query(
+    connection: Connection,
+    collection_id: int,
+    version: Version,
+    cast: "Callable[[Column], sql.Composable] | None" = None,
+) -> sql.Composable:
+    """What the view is of: row id, batch, and each column of `version`, cast from JSON (`value`) by `cast`."""
+    cast = cast or _cast
     current = {
         one.column_id: one.versions
         for one in run(connection, "view_versions", collection_id=collection_id, number=version.number)
@@ -158,7 +168,9 @@ def _query(connection: Connection, collection_id: int, version: Version) -> sql.
     row_id, batch = (sql.Identifier(f"_{name}" if name in taken else name) for name in ("row_id", "batch"))
     columns = [
         sql.SQL("({}) as {}").format(
-            _input(column) if column.kind is None else _computed(column, current[column.id]),
+            _input(column, cast(column))
+            if column.kind is None
+            else _computed(column, cast(column), current[column.id]),
             sql.Identifier(column.name),
         )
         for column in version.columns
@@ -177,22 +189,22 @@ def _query(connection: Connection, collection_id: int, version: Version) -> sql.
 # `offset 0` keep the value from being worked out again at each place that its cast names it.
 
 
-def _input(column: Column) -> sql.Composable:
+def _input(column: Column, cast: sql.Composable) -> sql.Composable:
     """A person's value, a blank one too, else the loaded one."""
     return sql.SQL(
         "select {cast} from (select case when cell.user_set then cell.user_value else row.inputs -> {key} end as value "
         "from (values (0)) as one left join lateral ({cell}) as cell on true offset 0) as shown"
-    ).format(cast=_cast(column), key=sql.Literal(str(column.id)), cell=_cell(column, "user_set, user_value"))
+    ).format(cast=cast, key=sql.Literal(str(column.id)), cell=_cell(column, "user_set, user_value"))
 
 
-def _computed(column: Column, versions: list[int]) -> sql.Composable:
+def _computed(column: Column, cast: sql.Composable, versions: list[int]) -> sql.Composable:
     """A person's value, else the answer, where it is one of the current definition."""
     return sql.SQL(
         "select {cast} from (select case when cell.user_set then cell.user_value "
         "when cell.error_class is null and ({current}) then cell.ai_value end as value "
         "from ({cell}) as cell offset 0) as shown"
     ).format(
-        cast=_cast(column),
+        cast=cast,
         current=sql.SQL(" or ").join(
             sql.SQL("cell.version between {} and {}").format(sql.Literal(first), sql.Literal(last))
             for first, last in _ranges(versions)

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 from cell_engine.kinds.apart import Apart
-from cell_engine.kinds.registry import JOB_TYPES, make_kinds
+from cell_engine.kinds.registry import make_kinds
 from cell_engine.log import get_logger
 from cell_engine.shares import ProviderKey
 from cell_engine.specs.version import Version
@@ -37,6 +37,7 @@ from cell_engine.store.database import Connection
 from cell_engine.store.results import Release, Result, end_dispatches
 from cell_engine.worker.asker import Asker
 from cell_engine.worker.calls import Calls
+from cell_engine.worker.checking import start_checking
 from cell_engine.worker.finalizer import Answered, Entry, Finalizer, Submitter
 from cell_engine.worker.holds import Holds
 from cell_engine.worker.link import Link
@@ -81,8 +82,9 @@ async def run_worker(
     # as Python does by itself takes 30 of a cell's 120 µs.
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-    worker = Worker(url, list(job_types) if job_types is not None else list(JOB_TYPES), slots, lease)
+    worker = Worker(url, job_types, slots, lease)
     await worker.start()
+    start_checking(url, worker.kinds)
     asked = asyncio.create_task(stop.wait())
     try:
         # A loop that ends by itself is a fault. Better to hand back and be restarted than to live on, idle or deaf.
@@ -97,10 +99,10 @@ async def run_worker(
 class Worker:
     """The parts of one worker. Its id is fresh at every start, and again if the janitor ends it."""
 
-    def __init__(self, url: str, job_types: list[str], slots: int, lease: float) -> None:
+    def __init__(self, url: str, job_types: Sequence[str] | None, slots: int, lease: float) -> None:
         self.kinds = make_kinds(job_types)
         self.apart = Apart()
-        self._job_types = job_types
+        self._job_types = list(self.kinds)
         self._slots = slots
         self._lease = lease
         self._id = UUID(int=0)
@@ -112,7 +114,7 @@ class Worker:
         self._finalizer = Finalizer(self._flush_link, self)
         self._asker = Asker(self._cache_link)
         self.meter = Meter(self._beat_link, lambda: self._names)
-        self.holds = Holds(self._beat_link, lambda: self._id, job_types)
+        self.holds = Holds(self._beat_link, lambda: self._id, self._job_types)
         self._providers = Providers(self._beat_link, lambda: self._id, lease, asyncio.Event.set)
         self.calls = Calls(self.kinds, self.apart, self._asker, self._providers)
         self._visits: dict[tuple[RowKey, int], Visit] = {}

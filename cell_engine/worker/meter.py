@@ -14,7 +14,7 @@ import psycopg
 
 from cell_engine.log import get_logger
 from cell_engine.specs.version import Column
-from cell_engine.store.budgets import JOB_TYPE, Left, left
+from cell_engine.store.budgets import JOB_TYPES, Left, left
 from cell_engine.store.results import Result
 from cell_engine.worker.holds import covers
 from cell_engine.worker.link import Link
@@ -37,7 +37,7 @@ class Meter:
     def admits(self, collection_id: int, collection: str, column: Column, dispatches: Iterable[int]) -> Left | None:
         """The budget that does not pay for a call any more, None if all do. `dispatches` are all that want the row:
         it goes on for any of them that pays. `collection` is "namespace/name"."""
-        if not self._limits or column.job_type != JOB_TYPE:
+        if not self._limits or column.job_type not in JOB_TYPES:
             return None
         unpaid = None
         capped: set[int] = set()

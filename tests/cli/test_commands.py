@@ -51,6 +51,20 @@ def test_apply_lists_every_problem_with_its_line(run: Run, tmp_path: Path) -> No
     assert any(line.startswith(f"{file}:9: ") and "titel" in line for line in lines)
 
 
+def test_apply_refuses_functions_that_cannot_fit_their_columns(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "things.yaml"
+    file.write_text(SPEC.replace("    type: integer\n    kind: function", "    type: number\n    kind: function", 1))
+    result = run("apply", str(file))
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
+        f"{file}:15: column 'doubled': function: tests.cli.functions:double: its argument words is annotated "
+        "int | None, and column words of type number gives float"
+    ]
+    # What this process cannot import, the workers may.
+    file.write_text(SPEC.replace("tests.cli.functions:count", "no_such_module_at_all:f"))
+    assert run("apply", str(file)).exit_code == 0
+
+
 def test_loading_the_same_file_again_changes_nothing(run: Run, things: str, tmp_path: Path) -> None:
     result = run("load", things, str(tmp_path / "things.csv"))
     assert result.exit_code == 0

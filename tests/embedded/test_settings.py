@@ -53,3 +53,12 @@ def test_wrong_url_is_named_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(BadValueError, match=r"AUTOFILL_DATABASE_URL: .*must be a URL such as postgresql://") as caught:
         get_settings()
     assert "me:secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", ["acme.cells.", "*", "acme-cells", "acme.*:f", "a:"])
+def test_what_is_no_function_and_no_module_is_named(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    monkeypatch.setenv("AUTOFILL_FUNCTIONS", f"acme.cells, {wrong}")
+    with pytest.raises(BadValueError, match=r"AUTOFILL_FUNCTIONS: .*is neither a module"):
+        get_settings()
+    monkeypatch.setenv("AUTOFILL_FUNCTIONS", "acme.cells,acme.*, other:Class.f,")
+    assert get_settings().functions == ("acme.cells", "acme.*", "other:Class.f")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import re
 import sys
 import threading
 import time
+from os import getenv  # noqa: F401 (what a module has imported is not its own)
 from typing import Any
 
 unblock = threading.Event()
@@ -131,6 +133,20 @@ def talks(a: str) -> str:
     print("a word on standard output")
     os.write(1, b"and bytes")
     return f"{a} and {sys.stdin.read()!r}"
+
+
+def place(a: str, idempotency_key: str) -> str:
+    return f"{os.getpid() == int(a)} {idempotency_key}"
+
+
+async def place_later(a: str) -> str:
+    await asyncio.sleep(0)
+    return str(os.getpid() == int(a))
+
+
+def busy(a: str) -> int:
+    """Never lets another thread run, for years."""
+    return len(re.findall(r"(a+)+$", "a" * 60 + "b"))
 
 
 def leaves(a: str) -> str:

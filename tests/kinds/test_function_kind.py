@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import subprocess
 import sys
 import threading
@@ -217,6 +218,61 @@ async def test_what_an_inline_function_does_wrong_is_its_cells_error(
         assert isinstance(outcome, Failure)
         assert outcome.error_class == error_class
     assert outcomes[0] == outcomes[1]
+
+
+async def test_a_function_of_a_process_is_the_same_elsewhere(
+    function: FunctionKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cell_engine.kinds.pool.PAUSE_SECONDS", 0.0)
+    here = str(os.getpid())
+    assert await function.compute(call(_process("place"), here)) == Answer("False key-1")
+    assert await function.compute(call(_process("place_later"), here)) == Answer("False")
+    assert await function.compute(call(_process("returns_text", INTEGER), "x")) == await function.compute(
+        call(function_column("returns_text"), "x")
+    )
+    raised = [await function.compute(call(one, "x")) for one in (_process("fails"), function_column("fails"))]
+    assert raised[0] == raised[1]
+    late = await function.compute(call(_process("busy"), "x", deadline=0.3))
+    assert late == Failure("transient", "tests.kinds.functions:busy: no result within 0.3 s: its process was ended")
+    died = await function.compute(call(_process("leaves"), "x"))
+    assert isinstance(died, Failure)
+    assert died.error_class == "crashed"
+    assert "ended its process, 3 times: exit code 3" in died.message
+    assert function.at_once(call(_process("length", INTEGER), "four")) is None
+
+
+async def test_a_function_that_is_not_allowed_is_not_even_imported(
+    function: FunctionKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOFILL_FUNCTIONS", "acme.*")
+    sys.modules.pop("this", None)
+    outcome = await function.compute(call(column("function", TEXT, {"name": "this:c"}), "x"))
+    assert isinstance(outcome, Failure)
+    assert outcome.error_class == "function_error"
+    assert "Column 'answer': the function 'this:c' is not allowed here: the operator adds this (the module)" in (
+        outcome.message
+    )
+    assert "this" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["sys.exit", "os.system", "getenv", "time.sleep"])
+async def test_what_an_allowed_module_has_imported_is_not_allowed_with_it(function: FunctionKind, name: str) -> None:
+    with pytest.raises(NotFoundError, match=r"'tests\.kinds\.functions:\S+' is defined in \w+, which is not allowed"):
+        function.check(function_column(name))
+
+
+async def test_what_is_named_in_full_may_be_defined_anywhere(
+    function: FunctionKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOFILL_FUNCTIONS", "tests.kinds.functions:getenv")
+    function.check(function_column("getenv"))
+    with pytest.raises(NotFoundError, match="not allowed"):
+        function.check(function_column("length"))
+
+
+def _process(name: str, column_type: ColumnType = TEXT) -> Column:
+    column = function_column(name, column_type)
+    return replace(column, settings={**column.settings, "process": True})
 
 
 def _inline(name: str, column_type: ColumnType = TEXT) -> Column:

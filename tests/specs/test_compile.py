@@ -694,12 +694,56 @@ def test_a_kind_adds_its_settings_model() -> None:
 
 
 def test_where_a_function_is_called_is_another_version_of_the_same_definition() -> None:
-    column = '{name: b, type: text, kind: function, deps: [a], function: {name: "m:f"INLINE}}'
+    column = '{name: b, type: text, kind: function, deps: [a], function: {name: "m:f"WHERE}}'
     text = f"namespace: n\nname: x\ncolumns:\n  - {{name: a, type: text}}\n  - {column}\n"
-    without, inline = (compile_text(text.replace("INLINE", one)) for one in ("", ", inline: true"))
-    assert without.hash != inline.hash
-    assert hashes(without) == hashes(inline)
+    settings = ("", ", inline: true", ", process: true")
+    without, inline, process = (compile_text(text.replace("WHERE", one)) for one in settings)
+    assert len({without.hash, inline.hash, process.hash}) == 3
+    assert hashes(without) == hashes(inline) == hashes(process)
     assert inline.bind({"a": 1, "b": 2})[1].settings["inline"] is True
+
+
+@pytest.mark.parametrize(
+    ("allowed", "name", "is_allowed"),
+    [
+        ("", "os:system", False),
+        ("", "cell_engine.demo.functions:word_count", True),
+        ("acme.cells", "acme.cells:f", True),
+        ("acme.cells", "acme.cells:Class.f", True),
+        ("acme.cells", "acme.cells.more:f", False),
+        ("acme.cells", "acme.cells2:f", False),
+        ("acme.cells", "acme:cells.f", False),
+        ("other, acme.*", "acme.cells.more:f", True),
+        ("acme.*", "acme:f", True),
+        ("acme.*", "acmeous:f", False),
+        ("acme.cells:f", "acme.cells:f", True),
+        ("acme.cells:f", "acme.cells:g", False),
+    ],
+)
+def test_a_spec_names_only_functions_that_the_operator_allows(
+    monkeypatch: pytest.MonkeyPatch, allowed: str, name: str, is_allowed: bool
+) -> None:
+    monkeypatch.setenv("AUTOFILL_FUNCTIONS", allowed)
+    text = HEAD + f"  - {{name: b, type: text, kind: function, deps: [a],\n     function: {{name: '{name}'}}}}\n"
+    found = [] if is_allowed else problems(text)
+    if is_allowed:
+        compile_text(text)
+    else:
+        ((line, message),) = found
+        assert line == HEAD.count("\n") + 2
+        assert f"the function {name!r} is not allowed here" in message
+        assert f"{name} alone, to AUTOFILL_FUNCTIONS" in message
+
+
+def test_an_installed_package_offers_its_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cell_engine.specs.allowed._offered", lambda: ("acme.cells",))
+    compile_text(HEAD + "  - {name: b, type: text, kind: function, deps: [a], function: {name: 'acme.cells:f'}}\n")
+
+
+def test_a_call_has_one_place() -> None:
+    settings = "{name: 'm:f', inline: true, process: true}"
+    text = HEAD + f"  - {{name: b, type: text, kind: function, deps: [a], function: {settings}}}\n"
+    assert "inline and process exclude each other" in problems(text)[0][1]
 
 
 def test_a_fetch_needs_no_settings_and_reads_one_column() -> None:
@@ -756,7 +800,7 @@ def test_mistakes_in_a_collections_llm_settings_are_said_once_where_they_stand()
     text = DEFAULTS.replace("temperature: 0", "temperature: 3").replace("Be brief.", "'Of {{a}}'")
     columns = "".join(f"  - {{name: {name}, type: text, kind: llm, llm: {{prompt: '{{{{a}}}}'}}}}\n" for name in "bc")
     assert problems(text + columns) == [
-        (3, "llm: system is the same for every row: refer to {{a}} in prompt"),
+        (3, "llm: system is the same for every row: refer to {{a}} in prompt or map or reduce"),
         (3, "llm: temperature: should be less than or equal to 2, got 3"),
     ]
     assert problems(DEFAULTS.replace("model: m", "prompt: x") + "  - {name: b, type: number}\n")[0][0] == 3
