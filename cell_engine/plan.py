@@ -2,6 +2,8 @@
 
     visit: claim → plan → call what is due → finalize → plan again with the new values → … → nothing due → release
 
+An answer under review shows nothing yet, and what reads it rests until a person, or a time-out, has decided.
+
 A cell is due when it is not pinned (unless asked for by name), its required inputs are at rest and present, and either
 it is on-change and its stored fingerprint differs from that of its shown inputs under the current definition, or a
 demand covers it that is newer than its last real call. The test is always the stored fingerprint against the inputs
@@ -22,6 +24,9 @@ from cell_engine.specs.version import Column, Version
 
 BLOCKED = "blocked"
 
+PROPOSED = "proposed"
+"""The error class of a cell whose answer is held for review: it shows nothing, and what reads it waits."""
+
 
 @dataclass(slots=True)
 class Cell:
@@ -38,6 +43,8 @@ class Cell:
     error_class: str | None = None
     details: Mapping[str, Json] | None = None
     """Beside the AI's value, and no part of it: nothing that reads the column sees it."""
+    held: Mapping[str, Json] | None = None
+    """Not None while the AI's value has not been accepted: {"accepted": the one that was, if there was one}."""
 
 
 _NO_CELL = Cell()
@@ -67,7 +74,7 @@ class Asked:
 
 
 Shown: TypeAlias = tuple[str, Json]
-"""What a dependent sees of a column: ("value", the value), ("missing", None) or ("error", None)."""
+"""What a dependent sees of a column: ("value", the value), ("missing", None), ("error", None) or ("proposed", None)."""
 
 
 class Due(NamedTuple):
@@ -94,6 +101,16 @@ class Blocked:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """A cell asked for by name that has an input on its way, one under review: it rests, and is left as it is.
+    `demanded`: as of one that is blocked. `read_change` is the cell's own."""
+
+    column: Column
+    read_change: int
+    demanded: int
+
+
+@dataclass(frozen=True, slots=True)
 class Current:
     """A cell found current again without a call: its numbers are refreshed so that nothing shows it outdated.
 
@@ -110,11 +127,12 @@ class Plan(NamedTuple):
     due: tuple[Due, ...] = ()
     blocked: tuple[Blocked, ...] = ()
     current: tuple[Current, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
 
     @property
-    def found(self) -> "tuple[Blocked | Current, ...]":
+    def found(self) -> "tuple[Blocked | Current | Waiting, ...]":
         """What needs no call."""
-        return (*self.blocked, *self.current)
+        return (*self.blocked, *self.current, *self.waiting)
 
 
 def fingerprint(column: Column, shown: Collection[Shown]) -> bytes:
@@ -140,8 +158,10 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
     due: list[Due] = []
     blocked: list[Blocked] = []
     current: list[Current] = []
+    waiting: list[Waiting] = []
     # columns whose shown value may still change in this visit: a pinned one stays, whatever is computed underneath
     moving = {id for id in unsettled if not (row.cells.get(id) or _NO_CELL).user_set} if unsettled else set()
+    resting: set[int] = set()  # columns that wait for the end of a review, which no visit waits for
     stuck: set[int] = set()  # columns found blocked in this very pass
     cells = row.cells
     for column in version.computed:
@@ -172,6 +192,12 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
                 continue
         # Answered is what a call newer than the demand has answered, under the definition there is now.
         wanted = request is not None and (stale or request.signal > cell.called)
+        if _PROPOSED in shown or (resting and not resting.isdisjoint(version.reads[column.id])):
+            if request is not None and wanted:
+                waiting.append(Waiting(column, cell.read_change, request.forced if request.forced > cell.called else 0))
+            if not cell.user_set:
+                resting.add(column.id)
+            continue
         read_change = _read_change(row, column)
         lacking = _lacking(column, shown, version) if _MISSING in shown or _ERROR in shown else ""
         if lacking:
@@ -183,7 +209,8 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
         forced = max(request.forced if request is not None else 0, cell.demanded)
         if forced <= cell.called:
             forced = 0
-        needed = (automatic and stale) or (wanted and (stale or cell.error_class is not None)) or forced > 0
+        failed = cell.error_class is not None and cell.error_class != PROPOSED
+        needed = (automatic and stale) or (wanted and (stale or failed)) or forced > 0
         if needed:
             inputs = {source: value for source, (_, value) in zip(version.reads[column.id], shown, strict=True)}
             due.append(Due(column, inputs, mark, read_change, forced))
@@ -191,7 +218,7 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
                 moving.add(column.id)
         elif not stale and cell.read_change < read_change:
             current.append(Current(column, read_change))
-    return Plan(tuple(due), tuple(blocked), tuple(current))
+    return Plan(tuple(due), tuple(blocked), tuple(current), tuple(waiting))
 
 
 def _is_hidden(
@@ -202,9 +229,8 @@ def _is_hidden(
         return False
     if not version.reads[column.id] or any(source in moving for source in version.reads[column.id]):
         return False
-    return cell.fingerprint != _mark(
-        row, column, [_shown(row, version.by_id[dep.column], stuck) for dep in column.deps]
-    )
+    shown = [_shown(row, version.by_id[dep.column], stuck) for dep in column.deps]
+    return _PROPOSED not in shown and cell.fingerprint != _mark(row, column, shown)
 
 
 def _mark(row: Row, column: Column, shown: list[Shown]) -> bytes:
@@ -231,6 +257,16 @@ def matches(only_if: Collection[str] | None, cell: Cell, stale: bool) -> bool:
         or ("outdated" in only_if and computed and stale)
         or f"error:{cell.error_class}" in only_if
     )
+
+
+def is_held(column: Column, cell: Cell | None, value: Json) -> bool:
+    """Whether an answer waits for a person before it is shown. One equal to what was accepted before does not."""
+    if column.review is None or not column.review.asks(value):
+        return False
+    if cell is None:
+        return True
+    accepted = cell.ai_value if cell.held is None else cell.held.get("accepted")
+    return accepted is None or _canonical(accepted) != _canonical(value)
 
 
 def _canonical(value: Json) -> str:
@@ -260,8 +296,10 @@ def _shown(row: Row, column: Column, stuck: Collection[int]) -> Shown:
         value = cell.user_value
     elif column.kind is None:
         value = row.inputs.get(column.id)
-    elif column.id in stuck or (cell is not None and cell.error_class is not None):
+    elif column.id in stuck:
         return _ERROR
+    elif cell is not None and cell.error_class is not None:
+        return _PROPOSED if cell.error_class == PROPOSED else _ERROR
     else:
         value = cell.ai_value if cell is not None else None
     return _MISSING if value is None else ("value", value)
@@ -269,6 +307,7 @@ def _shown(row: Row, column: Column, stuck: Collection[int]) -> Shown:
 
 _ERROR: Shown = ("error", None)
 _MISSING: Shown = ("missing", None)
+_PROPOSED: Shown = ("proposed", None)
 
 
 def _read_change(row: Row, column: Column) -> int:

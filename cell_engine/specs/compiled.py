@@ -7,6 +7,7 @@ from functools import cached_property
 from hashlib import blake2b
 
 from cell_engine.specs import prompt
+from cell_engine.specs.review import Review
 from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
@@ -38,6 +39,7 @@ class SpecColumn:
     attempts: int
     settings: Mapping[str, Json]
     cache: Cache | None = None
+    review: Review | None = None
 
     @cached_property
     def definition(self) -> dict[str, Json]:
@@ -68,6 +70,8 @@ class SpecColumn:
         usual = Cache() if self.kind is not None and SETTINGS_MODELS[self.kind].cached else None
         if self.cache != usual:
             normalized["cache"] = None if self.cache is None else {"ttl": self.cache.ttl}
+        if self.review is not None:
+            normalized["review"] = self.review.to_json()
         return normalized
 
 
@@ -112,6 +116,7 @@ class CompiledSpec:
                 settings=_bind_settings(column, ids),
                 hash=column.hash,
                 cache=column.cache,
+                review=column.review,
             )
             for column in self.columns
         )

@@ -9,6 +9,7 @@ from functools import cached_property
 from graphlib import TopologicalSorter
 from typing import Any, Literal
 
+from cell_engine.specs.review import Review
 from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
@@ -37,8 +38,8 @@ class Column:
 
     `kind` is None for an input. `timeout` is seconds for one call, `attempts` the calls made before a transient
     failure stays. `settings` are the kind's own, normalized. `hash` (16 bytes) covers the definition: type, kind,
-    dependencies by key and settings, and nothing that leaves the answer alone (name, mode, timeout, attempts, cache).
-    `cache` is None for a column that computes each cell itself.
+    dependencies by key and settings, and nothing that leaves the answer alone (name, mode, timeout, attempts, cache,
+    review). `cache` is None for a column that computes each cell itself, `review` for one that shows answers at once.
     """
 
     id: int
@@ -53,6 +54,7 @@ class Column:
     settings: Mapping[str, Json] = field(hash=False)
     hash: bytes
     cache: Cache | None = None
+    review: Review | None = None
 
     @property
     def job_type(self) -> str:
@@ -76,6 +78,7 @@ class Column:
             "settings": dict(self.settings),
             "hash": self.hash.hex(),
             "cache": None if self.cache is None else {"ttl": self.cache.ttl},
+            "review": None if self.review is None else self.review.to_json(),
         }
 
     @classmethod
@@ -93,6 +96,7 @@ class Column:
             settings=definition["settings"],
             hash=bytes.fromhex(definition["hash"]),
             cache=_cache(definition),
+            review=Review.from_json(definition.get("review")),
         )
 
 

@@ -42,4 +42,4 @@ def nothing_follows(
             after[result.column_id] = cell_after(cells.get(result.column_id), result, 0)
     row = reading.row
     steps = plan(Row(row.inputs, row.change, after, row.deleted), version, asked, unsettled)
-    return not (steps.due or steps.blocked or steps.current)
+    return not (steps.due or steps.found)

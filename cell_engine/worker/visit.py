@@ -38,6 +38,7 @@ from cell_engine.worker.outcomes import (
     found_by_plan,
     outcome_at_once,
     pause,
+    review,
     settled,
 )
 from cell_engine.worker.rest import Rest, Wait, ended
@@ -411,6 +412,7 @@ class Visit:
             result.value, result.demanded, result.model = came.value, came.signal, came.model
             result.tokens_in, result.tokens_out, result.saved_cost = came.tokens_in, came.tokens_out, came.cost
             result.details = came.details
+            review(due.column, self._reading, result)
             return result
         outcome, result.cache_signal, probed = came
         result.model = outcome.model
@@ -425,6 +427,7 @@ class Visit:
         if not isinstance(outcome, Failure):
             result.value = outcome.value
             result.details = outcome.details
+            review(due.column, self._reading, result)
         elif outcome.error_class in PAUSING:
             result.retry = True
             refused = self._host.holds.trip(reading.key.collection_id, due.column, outcome, probed)

@@ -1,9 +1,9 @@
 """Rows and small versions for the tests of `plan`, and what storing an answer does to a row."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import blake2b
 
-from cell_engine.plan import Blocked, Cell, Current, Due, Row, Shown, fingerprint
+from cell_engine.plan import PROPOSED, Blocked, Cell, Current, Due, Row, Shown, Waiting, fingerprint
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
 from cell_engine.specs.version import Column, Dependency, Mode, Version
@@ -31,7 +31,7 @@ def shown(row: Row, version: Version, column_id: int) -> Shown:
     elif version.by_id[column_id].kind is None:
         value = row.inputs.get(column_id)
     elif cell.error_class is not None:
-        return ("error", None)
+        return ("proposed" if cell.error_class == PROPOSED else "error", None)
     else:
         value = cell.ai_value
     return ("missing", None) if value is None else ("value", value)
@@ -45,12 +45,31 @@ def mark(row: Row, version: Version, column_id: int) -> bytes:
 
 def is_lacking(row: Row, version: Version, column_id: int) -> bool:
     deps = version.by_id[column_id].deps
-    return any(not dep.optional and shown(row, version, dep.column)[0] != "value" for dep in deps)
+    return any(not dep.optional and shown(row, version, dep.column)[0] in ("missing", "error") for dep in deps)
 
 
-def store(row: Row, step: Due | Blocked | Current, signal: int, value: Json = None, error: str | None = None) -> None:
+def rests(row: Row, version: Version, column_id: int, asked: Collection[int] = ()) -> bool:
+    """Whether an input is under review, or will be computed once another one's review has ended. `asked`: by name."""
+    for dep in version.by_id[column_id].deps:
+        source, cell = version.by_id[dep.column], row.cells.get(dep.column) or Cell()
+        if source.kind is None or cell.user_set:
+            continue
+        if cell.error_class == PROPOSED:
+            return True
+        is_wanted = source.mode == "on_change" or source.id in asked or cell.demanded > cell.called
+        if is_wanted and rests(row, version, source.id, asked):
+            return True
+    return False
+
+
+def store(
+    row: Row, step: Due | Blocked | Current | Waiting, signal: int, value: Json = None, error: str | None = None
+) -> None:
     """Store what a call came to, or what a plan found without one, as finalize does; a change is numbered `signal`."""
     cell = row.cells.setdefault(step.column.id, Cell())
+    if isinstance(step, Waiting):
+        cell.demanded = max(cell.demanded, step.demanded)
+        return
     before = (cell.error_class is None, cell.ai_value if cell.error_class is None else None)
     cell.read_change = max(cell.read_change, step.read_change)
     if isinstance(step, Current):
