@@ -8,7 +8,18 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cell_engine.cli import changes, dispatches, limits, money, people, providers, records, services, stack_commands
+from cell_engine.cli import (
+    changes,
+    dispatches,
+    limits,
+    money,
+    people,
+    providers,
+    records,
+    reviews,
+    services,
+    stack_commands,
+)
 from cell_engine.errors import AutofillError
 
 EXIT_CODES = """\
@@ -68,6 +79,7 @@ for module, panel in (
     (stack_commands, "The whole thing on this machine"),
     (people, "Collections"),
     (changes, "Your changes"),
+    (reviews, "Review"),
     (dispatches, "Dispatches and rules"),
     (records, "What happened"),
     (services, "Single processes"),

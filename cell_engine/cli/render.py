@@ -31,7 +31,10 @@ _STATUS_STYLES = {
     "ready": "green",
     "overridden": "cyan",
     "error": "red",
+    "proposed": "magenta",
+    "waiting": "magenta",
     "blocked": "yellow",
+    "rejected": "yellow",
     "outdated": "yellow",
     "canceled": "yellow",
     "paused": "yellow",
@@ -292,6 +295,8 @@ def _cell_text(cell: ShownInput | ShownCell | None) -> Text:
     status = getattr(cell, "status", "overridden" if getattr(cell, "edited", False) else None)
     if cell.value is None and status not in (None, "ready", "overridden"):
         why = getattr(cell, "error", None) if status == "error" else None
+        if status == "proposed":
+            why = one_line(getattr(cell, "proposed", None))
         return Text(one_line(f"{status}: {why}" if why else status), style=_STATUS_STYLES.get(str(status), ""))
     # An answer that is being replaced is still the one shown, and looks like it.
     style = "" if status in (None, "ready") else _STATUS_STYLES.get(status, "")

@@ -5,6 +5,7 @@ A few rows become work at once; many become a sweep, whose cost does not depend 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from cell_engine.errors import BadValueError, NotFoundError
 from cell_engine.specs.version import Version
@@ -143,10 +144,12 @@ def raise_rows(
     met: set[int],
     dispatch_id: int,
     likely: Sequence[int] = (),
+    priority: Literal["edit", "sweep"] = "edit",
 ) -> list[int]:
     """The demand of a dispatch on rows that are locked, as is the work of those that have any (`met`).
 
-    `likely` are columns that it makes due: where the rows start. Returns dispatches whose end this may have been.
+    `likely` are columns that it makes due: where the rows start. `priority`: a sweep's is for what holds up no edit.
+    Returns dispatches whose end this may have been.
     """
     displaced: list[int] = []
     job_type = _job_type(version, likely)
@@ -157,7 +160,7 @@ def raise_rows(
             dispatch_id=dispatch_id,
             rows=sorted(met),
             job_type=job_type,
-            priority="edit",
+            priority=priority,
         )
         displaced = [one.owner for one in raised]
     fresh = [row_id for row_id in rows if row_id not in met]
@@ -168,7 +171,7 @@ def raise_rows(
             dispatch_id=dispatch_id,
             rows=fresh,
             job_type=job_type,
-            priority="edit",
+            priority=priority,
         )
     return displaced
 
