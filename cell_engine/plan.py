@@ -142,7 +142,7 @@ def fingerprint(column: Column, shown: Collection[Shown]) -> bytes:
     """
     digest = blake2b(column.hash, digest_size=16)
     for state, value in shown:
-        text = "" if state != "value" else _canonical(value)
+        text = "" if state != "value" else canonical(value)
         digest.update(f"{state}:{len(text)}:{text}".encode())
     return digest.digest()
 
@@ -266,10 +266,10 @@ def is_held(column: Column, cell: Cell | None, value: Json) -> bool:
     if cell is None:
         return True
     accepted = cell.ai_value if cell.held is None else cell.held.get("accepted")
-    return accepted is None or _canonical(accepted) != _canonical(value)
+    return accepted is None or canonical(accepted) != canonical(value)
 
 
-def _canonical(value: Json) -> str:
+def canonical(value: Json) -> str:
     """One text for one value as the database compares it: keys sorted, and 1, 1.0 and 1e0 the same number."""
     if isinstance(value, str):
         return encode_basestring_ascii(value)  # what the encoder comes to, without its detours

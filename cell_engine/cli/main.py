@@ -14,6 +14,7 @@ from cell_engine.cli import (
     limits,
     money,
     people,
+    previews,
     providers,
     records,
     reviews,
@@ -78,6 +79,7 @@ app = typer.Typer(
 for module, panel in (
     (stack_commands, "The whole thing on this machine"),
     (people, "Collections"),
+    (previews, "Collections"),
     (changes, "Your changes"),
     (reviews, "Review"),
     (dispatches, "Dispatches and rules"),
