@@ -25,9 +25,15 @@ def test_answers_agree_where_only_their_writing_differs(before: Json, after: Jso
 def test_what_became_which_is_counted_of_few_values() -> None:
     pairs = [("low", "high"), ("low", "high"), ("high", "high"), (None, "low"), ("low", None)]
     tried = [
-        Tried(row, Before(before), after, None if after else "refused", agrees=before == after if before and after else None)
+        Tried(
+            row,
+            Before(before),
+            after,
+            None if after else "refused",
+            agrees=before == after if before and after else None,
+        )
         for row, (before, after) in enumerate(pairs)
-    ]  # fmt: skip
+    ]
     preview = Preview(1, tried)
     assert (preview.compared, preview.agreeing, preview.failed) == (3, 1, {"refused": 1})
     assert preview.changes(ColumnType("choice", ("low", "high"))) == [("low", "high", 2), ("high", "high", 1)]

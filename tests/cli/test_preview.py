@@ -65,7 +65,8 @@ def test_a_changed_prompt_is_tried_booked_and_touches_no_cell(
     assert found["cost"] == pytest.approx(sum(one["cost"] for one in found["rows"]))
     (booked,) = connection.execute(
         "select reason, actor <> '' as named, sum(cost)::float8 / 1000000000 as cost, count(*) as calls "
-        "from autofill.attempt join autofill.dispatch on dispatch.id = dispatch_id where dispatch_id = %s group by 1, 2",
+        "from autofill.attempt join autofill.dispatch on dispatch.id = dispatch_id where dispatch_id = %s "
+        "group by 1, 2",
         [found["dispatch"]],
     ).fetchall()
     assert booked == ("preview", True, pytest.approx(found["cost"]), 2)
