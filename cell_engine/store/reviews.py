@@ -153,7 +153,7 @@ def decide_these(
         # Before the cells: finalize locks a row's work and then its cells.
         met = lock_work(connection, collection_id, rows)
         reason = "accept" if accepted else "reject"
-        dispatch_id, signal = insert_dispatch(connection, version, reason=reason, actor=actor)
+        dispatch_id, signal = insert_dispatch(connection, version, reason=reason, actor=actor, backlog=len(rows))
         done = run(
             connection,
             "review_decide",
