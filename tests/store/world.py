@@ -21,7 +21,7 @@ VERSIONS = [
     sheet(*columns, name="machine", cap=CAP)
     for columns in (
         ("a", "k", "b: a", "c!llm: a k?", "d: b c?", "n/never: b", "e!llm: d"),
-        ("a", "k", "b@2: a", "c!llm: a k?", "d: b c?", "n/never: b", "e!llm: d"),
+        ("a", "k", "b*@2: a", "c!llm: a k?", "d: b c?", "n/never: b", "e!llm: d"),
         ("a", "k", "b*: a", "c*!llm: a k?", "d: b c?", "n: b", "e!llm: d"),
         ("a", "k", "b: a", "c@2!llm: a k?", "d: b c?", "n/never: b"),
         ("a", "k", "b: a", "c!llm: a k?", "d: b? c", "n/never!llm: b", "e: d k"),
