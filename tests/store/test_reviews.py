@@ -21,7 +21,8 @@ from cell_engine.store.reviews import (
     decisions,
     proposals,
 )
-from tests.engine import Claimer, Made, make, sheet
+from tests.engine import Claimer, Made, make, sheet, wait_for_lock
+from tests.store.conftest import Beside, Opened
 
 SHEET = sheet("a", "b*: a", "c: b", "d: c?", "n/never: b")
 
@@ -241,3 +242,17 @@ def test_deleted_rows_wait_for_nobody(connection: Connection, made: Made) -> Non
     connection.execute("update autofill.row set deleted_at = now()")
     assert waiting(connection, made) == []
     assert decide_these(connection, made.collection.id, seen, accepted=True, actor="me").cells == 0
+
+
+def test_two_that_decide_at_once_decide_once(
+    connection: Connection, made: Made, opened: Opened, beside: Beside
+) -> None:
+    seen = waiting(connection, made)
+    other = opened("other")
+    with connection.transaction():
+        first = decide_these(connection, made.collection.id, seen, accepted=True, actor="me")
+        late = beside(decide_these, other, made.collection.id, seen, accepted=False, actor="you")
+        wait_for_lock(connection, "autofill other")
+    assert (first.cells, late.result(20).cells) == (1, 0)
+    assert shown(connection, made)["b"] == ("ready", "b(x)")
+    assert [one.actor for one in decisions(connection, made.collection.id)] == ["me"]
