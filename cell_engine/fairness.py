@@ -20,6 +20,10 @@ from typing import NamedTuple
 RESERVE = 20
 """One slot of so many is left to edits, at least one of each cap that is more than one."""
 
+WALKS = 64
+"""Sweeps that one claim walks, where a namespace has more of them: each costs some 60 µs, whatever it brings. A claim
+of 475 rows over a thousand lanes took 121 µs a row walking all, 69 like this, and 42 over sixteen lanes."""
+
 
 class Space(NamedTuple):
     """A namespace: its weight, its cap (None: none), slots held of that, and those at workers of these pools."""
@@ -90,13 +94,17 @@ def shares(
     left = rows - sum(given)
     if left and edits:
         given = _give_more(lanes, spaces, urgent, left, given, draw)
-    found = []
+    found: list[Share] = []
+    of: list[Lane] = []
     for lane, slots, ahead, want in zip(lanes, given, urgent, wanted, strict=True):
         if slots:
             behind = slots - ahead if slots >= ahead else _lot(slots, draw) if want > ahead else 0
             handed = min(behind, lane.handed)
             found.append(Share(lane.collection_id, lane.job_type, slots - behind, handed, behind - handed))
-    return found
+            of.append(lane)
+    if sum([share.swept > 0 for share in found]) > WALKS:
+        _bundle(found, of, offer, draw)
+    return [share for share in found if share.slots]
 
 
 def fill(slots: int, takers: Sequence[tuple[int, int, int]], draw: Callable[[], float] = random.random) -> list[int]:
@@ -139,6 +147,26 @@ def fill(slots: int, takers: Sequence[tuple[int, int, int]], draw: Callable[[], 
             else:
                 heappop(heap)
     return given
+
+
+def _bundle(found: list[Share], lanes: Sequence[Lane], offer: Offer, draw: Callable[[], float]) -> None:
+    """Bring together what sweeps of a namespace are given, a slot here and a slot there: those who hold least get as
+    many as make a walk worth its cost, and at the next claim the others hold less. `lanes` are those of the shares."""
+    size = -(-sum([share.swept for share in found]) // WALKS)
+    shares_of = Counter([share.collection_id for share in found])
+    by_space: dict[int, list[int]] = {}
+    for place, (share, lane) in enumerate(zip(found, lanes, strict=True)):
+        # a collection's cap is for all its lanes, and a bound for what it was weighed with
+        is_bound = offer.bounds.get(lane[:2], offer.bound) is not None
+        if share.swept and shares_of[share.collection_id] == 1 and not is_bound:
+            by_space.setdefault(lane.space, []).append(place)
+    for places in by_space.values():
+        left = sum([found[place].swept for place in places])
+        for place in sorted(places, key=lambda place: (lanes[place].here, draw())):
+            share, lane = found[place], lanes[place]
+            room = lane.cap - lane.held - _reserve(lane.cap) - share.urgent - share.handed
+            found[place] = share._replace(swept=min(left, max(share.swept, min(size, room))))
+            left -= found[place].swept
 
 
 def _wants(lanes: Sequence[Lane], rows: int, offer: Offer) -> tuple[list[int], list[int]]:

@@ -12,7 +12,7 @@ order come to the same end.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import blake2b
@@ -147,11 +147,19 @@ def fingerprint(column: Column, shown: Collection[Shown]) -> bytes:
     return digest.digest()
 
 
-def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Collection[int] = ()) -> Plan:
+def plan(
+    row: Row,
+    version: Version,
+    asked: Mapping[int, Asked],
+    unsettled: Collection[int] = (),
+    among: Sequence[Column] | None = None,
+) -> Plan:
     """The calls that are due now, the cells that are blocked, and those found current again.
 
     `asked` is the row's explicit demand by column id. `unsettled` are columns whose answer is on its way (in flight,
-    or to be tried again): they are not due, and what reads them waits. One pass in dependency order: O(columns + deps).
+    or to be tried again): they are not due, and what reads them waits. `among`, in dependency order, are all that may
+    have become due where the others have been planned, and nothing is unsettled (None: any). One pass in dependency
+    order: O(columns + deps).
     """
     if row.deleted:
         return Plan()
@@ -163,11 +171,13 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
     moving = {id for id in unsettled if not (row.cells.get(id) or _NO_CELL).user_set} if unsettled else set()
     resting: set[int] = set()  # columns that wait for the end of a review, which no visit waits for
     stuck: set[int] = set()  # columns found blocked in this very pass
-    cells = row.cells
-    for column in version.computed:
+    cells, by_id, reads = row.cells, version.by_id, version.reads
+    if among is not None and any(cell.error_class == PROPOSED for cell in cells.values()):
+        among = None  # what rests is known by what it reads
+    for column in version.computed if among is None else among:
         if column.id in unsettled:
             continue
-        cell = cells.get(column.id) or _NO_CELL
+        cell = cells.get(column.id, _NO_CELL)
         request = asked.get(column.id)
         automatic = column.mode == "on_change" and not cell.user_set
         remembered = cell.demanded > cell.called  # a force that found its inputs missing
@@ -179,11 +189,12 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
             ):
                 current.append(Current(column, _read_change(row, column) - 1, stale=True))
             continue
-        if moving and not moving.isdisjoint(version.reads[column.id]):
+        sources = reads[column.id]
+        if moving and not moving.isdisjoint(sources):
             if not cell.user_set:
                 moving.add(column.id)
             continue
-        shown = [_shown(row, version.by_id[dep.column], stuck) for dep in column.deps]
+        shown = [_shown(row, by_id[source], stuck) for source in sources]
         mark = _mark(row, column, shown)
         stale = cell.fingerprint != mark
         if request is not None and not matches(request.only_if, cell, stale):
@@ -192,7 +203,7 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
                 continue
         # Answered is what a call newer than the demand has answered, under the definition there is now.
         wanted = request is not None and (stale or request.signal > cell.called)
-        if _PROPOSED in shown or (resting and not resting.isdisjoint(version.reads[column.id])):
+        if _PROPOSED in shown or (resting and not resting.isdisjoint(sources)):
             if request is not None and wanted:
                 waiting.append(Waiting(column, cell.read_change, request.forced if request.forced > cell.called else 0))
             if not cell.user_set:
@@ -212,7 +223,7 @@ def plan(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: Coll
         failed = cell.error_class is not None and cell.error_class != PROPOSED
         needed = (automatic and stale) or (wanted and (stale or failed)) or forced > 0
         if needed:
-            inputs = {source: value for source, (_, value) in zip(version.reads[column.id], shown, strict=True)}
+            inputs = {source: value for source, (_, value) in zip(sources, shown, strict=True)}
             due.append(Due(column, inputs, mark, read_change, forced))
             if not cell.user_set:
                 moving.add(column.id)

@@ -159,7 +159,7 @@ def _take(connection: Connection, token: Token, lanes: Sequence[Share]) -> Claim
             raise WorkerEndedError(str(token.worker_id))
         queued = [lane for lane in lanes if lane.urgent or lane.handed]
         keys: list[RowKey] = []
-        begun: list[Reading] = []
+        begun: Sequence[tuple[Any, Any]] = ()
         if queued:
             keys += _keys(
                 run(
@@ -176,7 +176,7 @@ def _take(connection: Connection, token: Token, lanes: Sequence[Share]) -> Claim
         sweeping = [lane for lane in lanes if lane.swept]
         if sweeping:
             swept = sweep(connection, token.worker_id, token.claim, sweeping)
-            begun = _begun(token, swept.begun)
+            begun = swept.begun
             keys += [RowKey(*key) for key in swept.taken]
             claimed.swept = swept.dispatches
             claimed.goes_on = swept.goes_on or not (swept.begun or swept.taken)
@@ -184,10 +184,10 @@ def _take(connection: Connection, token: Token, lanes: Sequence[Share]) -> Claim
         for lane in lanes:
             unused[lane.collection_id] += lane.slots
         unused.subtract(key.collection_id for key in keys)
-        unused.subtract(one.key.collection_id for one in begun)
+        unused.subtract(row.collection_id for row, _ in begun)
         give_back(connection, token.worker_id, unused)
     # When it has committed: until then nobody else walks the sweeps that were walked here.
-    claimed.visits = read(connection, token.worker_id, [(key, token.claim) for key in keys], begun)
+    claimed.visits = read(connection, token.worker_id, [(key, token.claim) for key in keys], _begun(token, begun))
     return claimed
 
 

@@ -83,7 +83,7 @@ class Release:
 
 class Stored(NamedTuple):
     """Whether the result won its compare-and-swap, and the change number its cell now has (0 where it was dropped).
-    `moved`: the number came with this result."""
+    `moved`: the number came with this result. Of a row that leaves with the batch no number is told."""
 
     won: bool
     change: int
@@ -149,19 +149,7 @@ def _flush(
         if results:
             flushed.stored = _store(connection, worker_id, results, flushed.dispatches)
         if releases:
-            ends = run(connection, "release", worker_id=worker_id, **_release_columns(releases, results)).fetchall()
-            flushed.dispatches |= {dispatch for one in ends for dispatch in one.dispatches}
-            for one in ends:
-                flushed.freed[one.collection_id] += one.slots
-            kept = [
-                (release.key, release.token.claim)
-                for release, one in zip(releases, ends, strict=True)
-                if one.outcome == "kept"
-            ]
-            fresh = {reading.key: reading for reading in read(connection, worker_id, kept)}
-            flushed.released = [
-                Released(one.outcome, fresh.get(release.key)) for release, one in zip(releases, ends, strict=True)
-            ]
+            flushed.released = _release(connection, worker_id, releases, results, flushed)
         called = [one for one in results if one.cache_signal is not None]
         if called:
             flushed.ended = store_answers(connection, worker_id, called)
@@ -200,7 +188,8 @@ def end_dispatches(connection: Connection, dispatches: Sequence[int]) -> list[in
 def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], dispatches: set[int]) -> list[Stored]:
     # Functions have no model, no tokens and no cost: then nothing of it is sent, and nothing stored.
     metered = results if any(one.model is not None or one.tokens_in for one in results) else ()
-    stored = run(
+    stored = [_LEFT] * len(results)
+    for one in run(
         connection,
         "finalize_cells",
         worker_id=worker_id,
@@ -230,21 +219,49 @@ def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], d
         reads=texts([numbers(one.reads) if one.reads else None for one in results]),
         details=texts([None if one.details is None else _ENCODER.encode(one.details) for one in results]),
         states=texts([one.state for one in results]),
-    ).fetchall()
-    for result, one in zip(results, stored, strict=True):
+    ):
+        stored[one.number - 1] = Stored(one.won, one.change or 0, one.moved)
+        if one.met is not None:
+            dispatches.add(one.met)
         if one.remembers:
-            run(connection, "cell_remember", **result.key._asdict(), column_id=result.column_id, forced=one.remembers)
-    dispatches |= {one.met for one in stored if one.met is not None}
-    return [Stored(one.won, one.change or 0, one.moved) for one in stored]
+            waits = results[one.number - 1]
+            run(connection, "cell_remember", **waits.key._asdict(), column_id=waits.column_id, forced=one.remembers)
+    return stored
+
+
+def _release(
+    connection: Connection,
+    worker_id: UUID,
+    releases: Sequence[Release],
+    results: Sequence[Result],
+    flushed: Flushed,
+) -> list[Released]:
+    released = [_RELEASED] * len(releases)
+    kept: list[int] = []
+    for one in run(connection, "release", worker_id=worker_id, **_release_columns(releases, results)):
+        flushed.dispatches.update(one.dispatches)
+        flushed.freed[one.collection_id] += one.slots
+        if one.outcome != "released":
+            for number in one.numbers:
+                released[number - 1] = Released(one.outcome)
+            if one.outcome == "kept":
+                kept += one.numbers
+    visits = [(releases[number - 1].key, releases[number - 1].token.claim) for number in kept]
+    fresh = {reading.key: reading for reading in read(connection, worker_id, visits)}
+    for number, (key, _) in zip(kept, visits, strict=True):
+        released[number - 1] = Released("kept", fresh.get(key))
+    return released
 
 
 def _release_columns(releases: Sequence[Release], results: Sequence[Result]) -> dict[str, str]:
     # An answer meets the demand that its call had planned with, which may be less than the visit's last.
     signals = {
-        (result.key, result.column_id): [result.signal, result.demanded] if result.cached else [result.signal]
-        for result in results
+        (one.key, one.column_id): f"[{one.signal},{one.demanded}]" if one.cached else f"[{one.signal}]"
+        for one in results
     }
-    answered = [{column: signals.get((one.key, column), [0]) for column in one.answered} for one in releases]
+    answered = [
+        ",".join([f'"{column}":{signals.get((one.key, column), "[0]")}' for column in one.answered]) for one in releases
+    ]
     return {
         **_keys([one.key for one in releases]),
         "claims": numbers([one.token.claim for one in releases]),
@@ -254,7 +271,7 @@ def _release_columns(releases: Sequence[Release], results: Sequence[Result]) -> 
         "seconds": numbers([one.seconds for one in releases]),
         "job_types": texts([one.job_type for one in releases]),
         "awaits": binaries([one.awaits for one in releases]),
-        "answered": texts([_ENCODER.encode(columns) for columns in answered]),
+        "answered": texts([f"{{{columns}}}" for columns in answered]),
     }
 
 
@@ -262,4 +279,6 @@ def _keys(keys: Sequence[RowKey]) -> dict[str, str]:
     return {"collections": numbers([key[0] for key in keys]), "rows": numbers([key[1] for key in keys])}
 
 
+_LEFT = Stored(True, 0)
+_RELEASED = Released("released")
 _ENCODER = json.JSONEncoder(ensure_ascii=False)  # one for all: `json.dumps` makes one for each value

@@ -132,7 +132,7 @@ class Finalizer:
                     async with asyncio.timeout(FLUSH_SECONDS):
                         await self._arrived.wait()
                 self._arrived.clear()
-            batch = [self._entries.popleft() for _ in range(min(FLUSH_ENTRIES, len(self._entries)))]
+            batch = [self._entries.popleft() for _ in range(min(2 * FLUSH_ENTRIES, len(self._entries)))]
             if self._entries or self._closing:
                 self._arrived.set()
             # A worker that was ended and started afresh has two ids for a while.

@@ -20,17 +20,15 @@ def nothing_follows(
     cells = reading.row.cells
     if is_whole:
         # What nobody reads leads to nothing, and what is read and has changed leads on: a plan will see where to.
-        readers = [reader for result in results for reader in version.readers[result.column_id]]
-        if not readers:
+        is_read = False
+        for result in results:
+            readers = version.readers[result.column_id]
+            if readers:
+                is_read = True
+                if _is_change(result, cells.get(result.column_id)) and any(one.mode == "on_change" for one in readers):
+                    return False
+        if not is_read:
             return True
-        changed = {
-            result.column_id
-            for result in results
-            if not result.retry
-            and (result.error_class or result.value != (cells.get(result.column_id) or Cell()).ai_value)
-        }
-        if any(reader.mode == "on_change" and any(dep.column in changed for dep in reader.deps) for reader in readers):
-            return False
     asked = {
         id: one
         for id, one in reading.asked.items()
@@ -43,3 +41,9 @@ def nothing_follows(
     row = reading.row
     steps = plan(Row(row.inputs, row.change, after, row.deleted), version, asked, unsettled)
     return not (steps.due or steps.found)
+
+
+def _is_change(result: Result, cell: Cell | None) -> bool:
+    if result.retry:
+        return False
+    return result.error_class is not None or result.value != (None if cell is None else cell.ai_value)

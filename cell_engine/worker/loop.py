@@ -50,7 +50,7 @@ ADVANCE_VISITS = 50
 POLL_SECONDS = 0.1
 AGAIN_SECONDS = 0.01
 DEAR_SECONDS = 0.03
-"""Of a claim; after it as long a rest."""
+"""Of a claim that brought little; after it as long a rest."""
 
 MARK_SECONDS = 0.5
 """Calls that have run this long are shown as computing; shorter ones cost no write."""
@@ -199,8 +199,11 @@ class Worker:
         self._freed.set()
 
     def _look_for_room(self) -> None:
-        if self._room() >= self._slots * 0.1:
+        if self._has_room():
             self._freed.set()
+
+    def _has_room(self) -> bool:
+        return self._room() >= self._slots * 0.1
 
     def _room(self) -> int:
         """Slots for visits to come. One that only waits for its release to be stored makes no call any more, and the
@@ -267,12 +270,7 @@ class Worker:
                 if self._finalizer.is_unsure(self._id):
                     await self._recover(None)
                 await self._widen()
-                began = asyncio.get_running_loop().time()
                 pause *= await self._top_up()
-                took = asyncio.get_running_loop().time() - began
-                if took > DEAR_SECONDS:
-                    # Over a thousand lanes a claim costs the same whatever it brings: let it bring more.
-                    await asyncio.sleep(min(POLL_SECONDS, took))
             except WorkerEndedError:
                 log.warning("this worker was taken for dead and starts afresh", worker=str(self._id))
                 with suppress(psycopg.OperationalError):
@@ -280,6 +278,10 @@ class Worker:
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._freed.wait()
+                    # What came free while the last claim was made may be taken by what it brought.
+                    while not (self._stopping or self._wanting or self._has_room()):
+                        self._freed.clear()
+                        await self._freed.wait()
 
     async def _top_up(self) -> float:
         """Claim what there is room for; returns the seconds after which it is worth trying again."""
@@ -292,6 +294,7 @@ class Worker:
         sweep_slots = max(0, min(room - reserve, CLAIM_ROWS))
         self._claims += 1
         token = Token(self._id, self._claims)
+        began = asyncio.get_running_loop().time()
         freed = self._finalizer.take_freed(self._id)
         try:
             claimed = await self._claim_link.call(
@@ -307,6 +310,10 @@ class Worker:
             visit = Visit(self, reading, self._names[reading.key.collection_id])
             self._visits[visit.identity] = visit
             self.advance_soon(visit)
+        took = asyncio.get_running_loop().time() - began
+        if took > DEAR_SECONDS and len(claimed.visits) < CLAIM_ROWS / 2:
+            # Over a thousand lanes a claim costs the same whatever it brings: let it bring more.
+            await asyncio.sleep(min(POLL_SECONDS, took))
         if claimed.goes_on:
             return AGAIN_SECONDS
         # A full claim means that there is more; a partial one, that lanes ran dry or caps are full.
@@ -370,6 +377,8 @@ class Worker:
         now = asyncio.get_running_loop().time()
         calling = {}
         for identity, visit in self._visits.items():
+            if not visit.calling and identity not in self._marked:
+                continue
             columns = tuple(id for id, one in visit.calling.items() if now - one.started >= seconds)
             if columns != self._marked.get(identity, ()):
                 calling[identity] = columns

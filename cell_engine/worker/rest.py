@@ -1,6 +1,7 @@
 """What of a row is not due for now though it is wanted, and how the visit ends because of it."""
 
 import random
+from collections.abc import Set
 from dataclasses import dataclass
 
 from cell_engine.log import get_logger
@@ -13,6 +14,8 @@ STORM_SECONDS = 30.0
 
 AWAIT_SECONDS = (1.0, 5.0)
 """A row that waits for another's call asks again after so long: a second longer each time. It is woken sooner."""
+
+_NONE: Set[int] = frozenset()
 
 log = get_logger(__name__)
 
@@ -38,9 +41,11 @@ class Rest:
         self.awaiting: dict[int, bytes] = {}
         self.spent: set[int] = set()
 
-    def columns(self) -> set[int]:
+    def columns(self) -> Set[int]:
         """None of these is due."""
-        return {*self.waiting, *self.elsewhere, *self.awaiting, *self.spent}
+        if self.waiting or self.elsewhere or self.awaiting or self.spent:
+            return {*self.waiting, *self.elsewhere, *self.awaiting, *self.spent}
+        return _NONE
 
     def hold(self, column: Column, refused: Refused) -> None:
         """The column waits in its own lane, which nobody claims from while it is held."""
@@ -55,7 +60,7 @@ class Rest:
 
     def release(self, reading: Reading, answered: tuple[int, ...]) -> Release:
         """How the visit ends, now that nothing more is due in it."""
-        seconds = max((wait.seconds for wait in self.waiting.values()), default=None)
+        seconds = max([wait.seconds for wait in self.waiting.values()]) if self.waiting else None
         if self.spent:
             log.warning("too many rounds, the row waits", row=reading.key.row_id, seconds=STORM_SECONDS)
             return ended(reading, "defer", STORM_SECONDS, answered)

@@ -59,13 +59,8 @@ def wait_for_state(home: Path, *names: str) -> State:
         time.sleep(0.05)
 
 
-def test_demo_once(home: Path) -> None:
-    demo = autofill(home, "demo", "--once")
-    assert demo.returncode == 0, demo.stdout + demo.stderr
-    assert of_home(home) == []
-    assert "the offline model answers" in demo.stdout
-    assert "PROBLEM" not in demo.stdout
-    assert " SUCCESS" in demo.stdout
+def test_the_demo_survives_kill_9_of_its_parts_and_stays_up_until_it_is_killed(home: Path) -> None:
+    _once_with_kills_in_the_middle(home)
     found = cells(home)
     assert len(found) > 50
     for row in found:
@@ -78,18 +73,21 @@ def test_demo_once(home: Path) -> None:
     assert by_name["psycopg"]["licence_family"]["value"] == "weak copyleft"
     assert by_name["pydantic"]["licence_family"]["value"] == "permissive"
     assert "PostgreSQL" in by_name["psycopg"]["summary"]["value"]
+    (dispatch,) = collection(home)["dispatches"]
+    assert dispatch["ended_at"] is not None
+    assert dispatch["attempts"]["interrupted"] > 0
+    assert "failed" not in dispatch["attempts"]
     assert autofill(home, "stop").returncode == 0
-
-    again = autofill(home, "demo", "--once")
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert "loaded before" in again.stdout
-    assert "calls: 0," in again.stdout
     assert of_home(home) == []
 
+    _again_for_edits(home)
 
-def test_demo_stays_up_for_edits_until_it_is_stopped(home: Path) -> None:
+
+def _again_for_edits(home: Path) -> None:
     demo = Started(home, "cell_engine.cli", "demo")
     demo.wait_for("Ctrl-C stops everything", patience=PATIENCE)
+    assert "loaded before" in demo.text
+    assert "calls: 0," in demo.text
     before = cells(home, "--column", "audience", "--column", "summary", "--column", "words")
     edited = autofill(home, "edit", "demo/packages", "1", "summary=Fixtures and assertions for testing.", "--wait")
     assert edited.returncode == 0, edited.stderr
@@ -103,12 +101,13 @@ def test_demo_stays_up_for_edits_until_it_is_stopped(home: Path) -> None:
     second = autofill(home, "up")
     assert second.returncode == 1
     assert "already up" in second.stderr
-    assert autofill(home, "stop").returncode == 0
-    assert demo.wait() == 0
-    assert of_home(home) == []
+    # Killed in the middle of its life, it leaves nothing behind.
+    demo.send(signal.SIGKILL)
+    demo.wait()
+    wait_until_gone(home)
 
 
-def test_demo_survives_kill_9_of_worker_database_and_run(home: Path) -> None:
+def _once_with_kills_in_the_middle(home: Path) -> None:
     demo = Started(home, "cell_engine.cli", "demo", "--once")
     # Slow answers, so that there is a middle to kill things in.
     model = wait_for_state(home, "offline model").urls["offline model"].removesuffix("/v1")
@@ -130,25 +129,9 @@ def test_demo_survives_kill_9_of_worker_database_and_run(home: Path) -> None:
     _run_process(home).kill()
 
     assert demo.process.wait(PATIENCE) == 0, demo.told()
+    assert "the offline model answers" in demo.text
     assert "PROBLEM" not in demo.text
-    found = cells(home)
-    for row in found:
-        expected = "ready" if row["readme"]["value"] is not None else "blocked"
-        assert {row[column]["status"] for column in ("summary", "words", "audience")} == {expected}
-    (dispatch,) = collection(home)["dispatches"]
-    assert dispatch["ended_at"] is not None
-    assert dispatch["attempts"]["interrupted"] > 0
-    assert "failed" not in dispatch["attempts"]
-    assert autofill(home, "stop").returncode == 0
-    assert of_home(home) == []
-
-
-def test_kill_9_of_the_demo_leaves_nothing(home: Path) -> None:
-    demo = Started(home, "cell_engine.cli", "demo")
-    demo.wait_for("rows are in", patience=PATIENCE)
-    demo.send(signal.SIGKILL)
-    demo.wait()
-    wait_until_gone(home)
+    assert " SUCCESS" in demo.text
 
 
 def _child(home: Path, name: str) -> psutil.Process:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cell_engine.fairness import Lane, Offer, Share, Space, fill, shares
+from cell_engine.fairness import WALKS, Lane, Offer, Share, Space, fill, shares
 
 patient = settings(deadline=None)  # not judged by the clock: the machine may be busy
 
@@ -221,3 +221,25 @@ def test_who_holds_less_is_given_more() -> None:
     spaces[1] = spaces[1]._replace(weight=3)
     got = {share.collection_id: share.slots for share in shares(lanes, spaces, Offer(100, 100))}
     assert got == {1: 60, 2: 40}, "three to one, of what both hold then"
+
+
+def test_a_claim_walks_few_of_a_thousand_sweeps_and_each_has_its_turn() -> None:
+    draw = random.Random(5).random
+    caps = {n: 2 if n % 100 == 0 else 200 for n in range(1000)}
+    held: Counter[int] = Counter()
+    walked = []
+    for _ in range(20):
+        lanes = [Lane(n, "llm", n % 4, 0, 0, True, caps[n], held[n], held[n]) for n in range(1000)]
+        spaces = {id: Space(1, None, *[sum(held[n] for n in range(1000) if n % 4 == id)] * 2) for id in range(4)}
+        given_ = shares(lanes, spaces, Offer(500, 475), draw)
+        for share in given_:
+            held[share.collection_id] += share.swept
+        assert sum(share.swept for share in given_) == 475
+        of_spaces = [sum(held[n] for n in range(1000) if n % 4 == id) for id in range(4)]
+        assert max(of_spaces) - min(of_spaces) <= 1
+        walked.append(len(given_))
+    assert max(walked) < 2 * WALKS
+    assert all(held[n] < caps[n] for n in range(1000)), "the reserve of each cap is left"
+    roomy = [held[n] for n in range(1000) if caps[n] > 2]
+    assert min(roomy) > 0
+    assert max(roomy) <= 3 * 8, "who has had a bundle waits until the others have"

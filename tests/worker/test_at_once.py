@@ -10,7 +10,7 @@ import pytest
 
 from cell_engine.kinds.apart import Apart
 from cell_engine.kinds.base import Answer, Call, Failure, Outcome
-from cell_engine.plan import Asked, Row, plan
+from cell_engine.plan import Asked, Cell, Row, plan
 from cell_engine.specs.text import Json
 from cell_engine.store.changes import edit, reset
 from cell_engine.store.claims import Reading, RowKey, Token
@@ -131,6 +131,20 @@ async def test_a_row_of_calls_that_answer_at_once_is_one_batch() -> None:
     assert all(result.leaving for result in entry.results)
     assert entry.release is not None
     assert (entry.release.ending, entry.release.answered) == ("done", (2, 3, 4))
+
+
+async def test_what_waits_for_another_pool_holds_up_what_reads_it() -> None:
+    # 5 reads 2, which answers at once, and 4, whose value is still that of an earlier answer of 3.
+    host = Host((2, [1]), (3, [1]), (4, [3]), (5, [2, 4]))
+    there = {one.id: one for one in host.columns.columns}
+    there[3] = replace(there[3], kind="llm")
+    host.columns = version(*there.values())
+    cells = {4: Cell(ai_value="old", fingerprint=b"0" * 16, called=1)}
+    host.visit(row=Row({1: "x"}, change=3, cells=cells))
+    (entry,) = host.entries
+    assert host.kind.calls == [2]
+    assert entry.release is not None
+    assert (entry.release.ending, entry.release.job_type) == ("hand_over", "llm")
 
 
 async def test_a_call_that_takes_time_starts_when_what_it_reads_is_stored() -> None:
