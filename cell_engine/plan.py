@@ -27,6 +27,10 @@ BLOCKED = "blocked"
 PROPOSED = "proposed"
 """The error class of a cell whose answer is held for review: it shows nothing, and what reads it waits."""
 
+NOT_FOUND = "not_found"
+"""In a cell's `details`, the reason of an answer that there is no value. Its value is null, as no other answer's is.
+(A column of its own would be one more array in every finalize, for what few cells ever have.)"""
+
 
 @dataclass(slots=True)
 class Cell:
@@ -45,6 +49,14 @@ class Cell:
     """Beside the AI's value, and no part of it: nothing that reads the column sees it."""
     held: Mapping[str, Json] | None = None
     """Not None while the AI's value has not been accepted: {"accepted": the one that was, if there was one}."""
+
+    @property
+    def not_found(self) -> str | None:
+        """Why there is no value, of an answer that says just that."""
+        if self.ai_value is not None or self.error_class is not None or not self.details:
+            return None
+        reason = self.details.get(NOT_FOUND)
+        return reason if isinstance(reason, str) else None
 
 
 _NO_CELL = Cell()
@@ -74,7 +86,10 @@ class Asked:
 
 
 Shown: TypeAlias = tuple[str, Json]
-"""What a dependent sees of a column: ("value", the value), ("missing", None), ("error", None) or ("proposed", None)."""
+"""What a dependent sees of a column: ("value", the value), ("missing", None), ("not_found", None), ("error", None) or
+("proposed", None).
+
+Not found is without its reason: models word it anew at each call, and what reads the column does not see it."""
 
 
 class Due(NamedTuple):
@@ -111,6 +126,17 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Unfound:
+    """A cell that is not found itself, without a call, as its column declares for an input that was not: an answer,
+    stored as one. `reason` names the input."""
+
+    column: Column
+    reason: str
+    fingerprint: bytes
+    read_change: int
+
+
+@dataclass(frozen=True, slots=True)
 class Current:
     """A cell found current again without a call: its numbers are refreshed so that nothing shows it outdated.
 
@@ -128,11 +154,12 @@ class Plan(NamedTuple):
     blocked: tuple[Blocked, ...] = ()
     current: tuple[Current, ...] = ()
     waiting: tuple[Waiting, ...] = ()
+    unfound: tuple[Unfound, ...] = ()
 
     @property
-    def found(self) -> "tuple[Blocked | Current | Waiting, ...]":
+    def found(self) -> "tuple[Blocked | Unfound | Current | Waiting, ...]":
         """What needs no call."""
-        return (*self.blocked, *self.current, *self.waiting)
+        return (*self.blocked, *self.unfound, *self.current, *self.waiting)
 
 
 def fingerprint(column: Column, shown: Collection[Shown]) -> bytes:
@@ -154,7 +181,7 @@ def plan(
     unsettled: Collection[int] = (),
     among: Sequence[Column] | None = None,
 ) -> Plan:
-    """The calls that are due now, the cells that are blocked, and those found current again.
+    """The calls that are due now, and the cells that are blocked, not found for want of an input, or current again.
 
     `asked` is the row's explicit demand by column id. `unsettled` are columns whose answer is on its way (in flight,
     or to be tried again): they are not due, and what reads them waits. `among`, in dependency order, are all that may
@@ -167,10 +194,11 @@ def plan(
     blocked: list[Blocked] = []
     current: list[Current] = []
     waiting: list[Waiting] = []
+    unfound: list[Unfound] = []
     # columns whose shown value may still change in this visit: a pinned one stays, whatever is computed underneath
     moving = {id for id in unsettled if not (row.cells.get(id) or _NO_CELL).user_set} if unsettled else set()
     resting: set[int] = set()  # columns that wait for the end of a review, which no visit waits for
-    stuck: set[int] = set()  # columns found blocked in this very pass
+    stuck: dict[int, Shown] = {}  # what columns show that this very pass has found blocked, or not found
     cells, by_id, reads = row.cells, version.by_id, version.reads
     if among is not None and any(cell.error_class == PROPOSED for cell in cells.values()):
         among = None  # what rests is known by what it reads
@@ -210,9 +238,10 @@ def plan(
                 resting.add(column.id)
             continue
         read_change = _read_change(row, column)
-        lacking = _lacking(column, shown, version) if _MISSING in shown or _ERROR in shown else ""
+        lacks = _MISSING in shown or _ERROR in shown or _SHOWN_NOT_FOUND in shown
+        lacking = _lacking(column, shown, version) if lacks else ""
         if lacking:
-            stuck.add(column.id)
+            stuck[column.id] = _ERROR
             if wanted or (automatic and stale):
                 demanded = request.forced if request is not None and request.forced > cell.called else 0
                 blocked.append(Blocked(column, lacking, mark, read_change, demanded))
@@ -222,18 +251,26 @@ def plan(
             forced = 0
         failed = cell.error_class is not None and cell.error_class != PROPOSED
         needed = (automatic and stale) or (wanted and (stale or failed)) or forced > 0
-        if needed:
+        passed_on = _passed_on(column, shown, version) if lacks else ""
+        if needed and passed_on:
+            stuck[column.id] = _SHOWN_NOT_FOUND
+            unfound.append(Unfound(column, passed_on, mark, read_change))
+        elif needed:
             inputs = {source: value for source, (_, value) in zip(sources, shown, strict=True)}
+            if column.files is not None:
+                for dep in column.deps:
+                    if dep.silent:
+                        del inputs[dep.column]
             due.append(Due(column, inputs, mark, read_change, forced))
             if not cell.user_set:
                 moving.add(column.id)
         elif not stale and cell.read_change < read_change:
             current.append(Current(column, read_change))
-    return Plan(tuple(due), tuple(blocked), tuple(current), tuple(waiting))
+    return Plan(tuple(due), tuple(blocked), tuple(current), tuple(waiting), tuple(unfound))
 
 
 def _is_hidden(
-    row: Row, version: Version, column: Column, cell: Cell, stuck: Collection[int], moving: Collection[int]
+    row: Row, version: Version, column: Column, cell: Cell, stuck: Mapping[int, Shown], moving: Collection[int]
 ) -> bool:
     """Whether a cell that nothing asks for is outdated, and its numbers say that it has read what its inputs show."""
     if cell.fingerprint is None or cell.read_change < _read_change(row, column):
@@ -259,13 +296,15 @@ def _mark(row: Row, column: Column, shown: list[Shown]) -> bytes:
 
 
 def matches(only_if: Collection[str] | None, cell: Cell, stale: bool) -> bool:
-    """Whether a cell is what a demand was limited to: any of "empty" (never computed), "outdated", "error:<class>"."""
+    """Whether a cell is what a demand was limited to: any of "empty" (never computed), "outdated", "not_found",
+    "error:<class>"."""
     if only_if is None:
         return True
     computed = cell.fingerprint is not None
     return (
         ("empty" in only_if and not computed)
         or ("outdated" in only_if and computed and stale)
+        or (NOT_FOUND in only_if and cell.not_found is not None)
         or f"error:{cell.error_class}" in only_if
     )
 
@@ -300,7 +339,7 @@ def _integral(value: Json) -> Json:
     return value
 
 
-def _shown(row: Row, column: Column, stuck: Collection[int]) -> Shown:
+def _shown(row: Row, column: Column, stuck: Mapping[int, Shown]) -> Shown:
     """A person's value is what is shown, even a blank one; it hides whatever lies above it."""
     cell = row.cells.get(column.id)
     if cell is not None and cell.user_set:
@@ -308,17 +347,22 @@ def _shown(row: Row, column: Column, stuck: Collection[int]) -> Shown:
     elif column.kind is None:
         value = row.inputs.get(column.id)
     elif column.id in stuck:
-        return _ERROR
-    elif cell is not None and cell.error_class is not None:
+        return stuck[column.id]
+    elif cell is None:
+        return _MISSING
+    elif cell.error_class is not None:
         return _PROPOSED if cell.error_class == PROPOSED else _ERROR
     else:
-        value = cell.ai_value if cell is not None else None
+        value = cell.ai_value
+        if value is None and cell.not_found is not None:
+            return _SHOWN_NOT_FOUND
     return _MISSING if value is None else ("value", value)
 
 
 _ERROR: Shown = ("error", None)
 _MISSING: Shown = ("missing", None)
 _PROPOSED: Shown = ("proposed", None)
+_SHOWN_NOT_FOUND: Shown = ("not_found", None)
 
 
 def _read_change(row: Row, column: Column) -> int:
@@ -334,7 +378,19 @@ def _read_change(row: Row, column: Column) -> int:
 def _lacking(column: Column, shown: Collection[Shown], version: Version) -> str:
     """The first required input that is at rest without a value, said for people; empty when none is."""
     for dep, (state, _) in zip(column.deps, shown, strict=True):
-        if state != "value" and not dep.optional:
-            name = version.by_id[dep.column].name
-            return f"required input {name!r} is {'missing' if state == 'missing' else 'in error or blocked'}"
+        if state == "value":
+            continue
+        if dep.if_not_found == "skip" if state == "not_found" else not dep.optional:
+            return f"required input {version.by_id[dep.column].name!r} is {_IN_WORDS[state]}"
+    return ""
+
+
+_IN_WORDS = {"missing": "missing", "error": "in error or blocked", "not_found": "not found"}
+
+
+def _passed_on(column: Column, shown: Collection[Shown], version: Version) -> str:
+    """The first input that was not found, and makes the column not found itself, said for people; empty for none."""
+    for dep, (state, _) in zip(column.deps, shown, strict=True):
+        if state == "not_found" and dep.if_not_found == "propagate":
+            return f"input {version.by_id[dep.column].name!r} was not found"
     return ""

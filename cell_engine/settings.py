@@ -60,7 +60,26 @@ class Settings(BaseSettings):
         default=0.5, ge=0, le=3600, description="Seconds between two requests of kind fetch to one host."
     )
 
-    @field_validator("fetch_allow", mode="before")
+    files: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Folders, and URLs of object stores, that collections' files are read under; by commas. "
+        "The first is where relative roots lie; without one, the folder `files` of `home`.",
+    )
+
+    @property
+    def file_roots(self) -> tuple[str, ...]:
+        """`files`, or its default."""
+        return self.files or (str(self.home / "files"),)
+
+    @field_validator("files")
+    @classmethod
+    def _are_roots(cls, roots: tuple[str, ...]) -> tuple[str, ...]:
+        roots = tuple(root.rstrip("/") if "://" in root else str(Path(root).expanduser()) for root in roots)
+        if any("://" not in root and (not Path(root).is_absolute() or ".." in Path(root).parts) for root in roots):
+            raise ValueError("must be absolute folders, or URLs such as s3://bucket/contracts")
+        return roots
+
+    @field_validator("fetch_allow", "files", mode="before")
     @classmethod
     def _by_commas(cls, value: object) -> object:
         return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value

@@ -33,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
             "AUTOFILL_HOME",
             "AUTOFILL_PRICES",
             "AUTOFILL_ASK_ABOVE",
+            "AUTOFILL_FILES",
             "OPENAI_API_KEY",
             "OPENAI_BASE_URL",
             "DAGSTER_HOME",
@@ -77,3 +78,9 @@ def database(server: Server) -> Iterator[str]:
 def connection(database: str) -> Iterator[Connection]:
     with connect(database, application="test") as connection:
         yield connection
+
+
+@pytest.fixture
+def settled_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that a test has just written counts as complete at once."""
+    monkeypatch.setattr("cell_engine.files.local.SETTLED_SECONDS", 0.0)

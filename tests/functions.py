@@ -21,6 +21,10 @@ def upper_b(b: str) -> str:
     return b.upper()
 
 
+def upper_begins(begins: str | None) -> str:
+    return str(begins).upper()
+
+
 def length(a: str) -> int:
     return len(a)
 

@@ -10,8 +10,10 @@ from typer.core import TyperGroup
 
 from cell_engine.cli import (
     changes,
+    demos,
     dispatches,
     limits,
+    loading,
     money,
     people,
     previews,
@@ -78,7 +80,9 @@ app = typer.Typer(
 )
 for module, panel in (
     (stack_commands, "The whole thing on this machine"),
+    (demos, "The whole thing on this machine"),
     (people, "Collections"),
+    (loading, "Collections"),
     (previews, "Collections"),
     (changes, "Your changes"),
     (reviews, "Review"),

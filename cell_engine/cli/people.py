@@ -1,4 +1,4 @@
-"""Commands for people who work with collections: apply, load, edit, reprocess, retry, show, status."""
+"""Commands for people who work with collections: apply, edit, reprocess, retry, show, status."""
 
 from __future__ import annotations
 
@@ -35,9 +35,6 @@ _Columns = Annotated[
 _Rows = Annotated[list[int] | None, typer.Option(min=1, max=LARGEST_ID, help="Only this row id; may be repeated.")]
 _Batches = Annotated[list[str] | None, typer.Option(help="Only this batch, by its key; may be repeated.")]
 
-REJECTED_EXIT = 5
-_REJECTED_SHOWN = 20
-
 
 def apply(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The collection's YAML.")],
@@ -65,58 +62,6 @@ def apply(
         if applied.dispatch_id is not None:
             typer.echo(f"recomputing {', '.join(applied.changed)} in dispatch {applied.dispatch_id}")
             warn_without_workers(connection, applied.version, applied.changed)
-
-
-def load(
-    collection: CollectionName,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="CSV (UTF-8) or Parquet, with a header of column names.")
-    ],
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Load a file's rows, and compute what they make due. The same file again is the same batch: nothing changes.
-
-    Lines that do not fit are listed with their numbers and left out; the others go in, and the exit code is 5.
-    """
-    from rich.console import Console
-
-    from cell_engine.load import file_rows, load_file
-    from cell_engine.store.collections import find_collection, load_version
-
-    with open_database() as connection:
-        found = find_collection(connection, full_name(collection))
-        if dry_run:
-            from cell_engine.estimate import estimate_new
-            from cell_engine.plan import Row
-
-            version = load_version(connection, found.id)
-            print_estimate(estimate_new(connection, found, version, map(Row, file_rows(file, version))), as_json)
-            return
-        with Console(stderr=True).status("loading") as status:
-            loaded = load_file(
-                connection, found, file, actor=actor(), on_rows=lambda rows: status.update(f"loading: {rows:,} rows")
-            )
-        batches = ", ".join(batch.key for batch in loaded.batches)
-        if loaded.new:
-            typer.echo(f"{found.full_name}: {loaded.rows:,} rows from {file.name} as batch {batches}")
-            if loaded.dispatches:
-                typer.echo(f"computing what they make due in dispatch {', '.join(map(str, loaded.dispatches))}")
-            version = load_version(connection, found.id)
-            warn_without_workers(connection, version, [column.name for column in version.computed])
-        elif not loaded.batches:
-            typer.echo(f"{found.full_name}: {file.name} has no rows; nothing changed")
-        else:
-            typer.echo(f"{found.full_name}: {file.name} was loaded before, as batch {batches}; nothing changed")
-    if loaded.rejected_rows:
-        for line, reason in loaded.rejected[:_REJECTED_SHOWN]:
-            typer.echo(f"{file}:{line}: {reason}", err=True)
-        more = loaded.rejected_rows - min(len(loaded.rejected), _REJECTED_SHOWN)
-        if more:
-            typer.echo(f"… and {more:,} more", err=True)
-        lines = "1 line was" if loaded.rejected_rows == 1 else f"{loaded.rejected_rows:,} lines were"
-        typer.echo(f"{lines} rejected; the other rows are in", err=True)
-        raise typer.Exit(REJECTED_EXIT)
 
 
 def edit(
@@ -160,7 +105,11 @@ def reprocess(
     row: _Rows = None,
     batch: _Batches = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="Only cells that are: empty, outdated, errors; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="Only cells that are: empty, outdated, not_found, errors; may be repeated. "
+            "What was not found is looked for anew, past the cache."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also cells that are up to date.")] = False,
     wait: Wait = False,
@@ -178,9 +127,11 @@ def reprocess(
     """
     only_if: list[str] = []
     for one in only or ():
-        if one not in ("empty", "outdated", "errors"):
-            raise BadValueError(f"--only {one!r}: it is one of empty, outdated, errors")
+        if one not in ("empty", "outdated", "not_found", "errors"):
+            raise BadValueError(f"--only {one!r}: it is one of empty, outdated, not_found, errors")
         only_if += _error_conditions(None) if one == "errors" else [one]
+    # Not found is an answer, and current: only a force has it looked for again.
+    force = force or "not_found" in only_if
     _dispatch(
         collection, "reprocess", column, row, batch, only_if or None, force, wait, dry_run, yes, as_json, max_cost
     )
@@ -286,10 +237,13 @@ def show(
     rows: Annotated[int, typer.Option(min=1, max=10_000, help="How many rows.")] = 20,
     after: Annotated[int, typer.Option(min=0, help="Only rows behind this row id: the next page.")] = 0,
     column: Annotated[list[str] | None, typer.Option(help="Only this column; may be repeated.")] = None,
+    row: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST_ID, help="This row alone, at length: where each answer comes from.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print rows as people see them: your value where you set one, else the computed one, else the cell's status."""
-    from cell_engine.cli import render
+    from cell_engine.cli import one_row, render
     from cell_engine.store.collections import find_collection, load_version
     from cell_engine.store.reading import page
 
@@ -297,13 +251,21 @@ def show(
         found = find_collection(connection, full_name(collection))
         version = load_version(connection, found.id)
         names = [named_column(version, name).name for name in column or version.by_name]
+        if row is not None:
+            after, rows = row - 1, 1
         inputs, cells = page(connection, found.id, after=after, limit=rows)
     by_row = render.rows_of(inputs, cells)
+    wanted = [version.by_name[name] for name in names]
+    if row is not None and row not in by_row:
+        raise NotFoundError(f"{found.full_name} has no row {row}")
     if as_json:
-        wanted = [version.by_name[name] for name in names]
         render.print_json([_row_json(row_id, by_column, wanted) for row_id, by_column in by_row.items()])
         return
     screen = render.console()
+    if row is not None:
+        for line in one_row.lines(version, wanted, by_row[row]):
+            screen.print(line, soft_wrap=True)
+        return
     screen.print(render.rows_table(version, inputs, cells, names, screen.width))
     moved = [cell for cell in cells if cell.inputs_moved and version.by_id[cell.column_id].name in names]
     if moved:
@@ -368,5 +330,5 @@ def _changes(version: Version, values: Sequence[str], blank: Sequence[str]) -> d
     return changes
 
 
-COMMANDS = (apply, load, edit, reprocess, retry, show, status)
+COMMANDS = (apply, edit, reprocess, retry, show, status)
 CONTEXT_SETTINGS: dict[str, dict[str, Any]] = {}

@@ -85,6 +85,8 @@ def _print(prepared: Prepared, done: Preview) -> None:
             render.one_line(one.before.value) if one.before.value is not None else f"({one.before.state or 'no value'})"
         )
         new = render.one_line(one.value) if one.error_class is None else f"{one.error_class}: {one.error}"
+        if one.not_found is not None:
+            new = f"(not found: {one.not_found})"
         mark = {True: Text("=", style="green"), False: Text("≠", style="red"), None: Text("")}[one.agrees]
         cost = "" if one.model is None else shown(one.cost)
         table.add_row(str(one.row_id), f"{'* ' if one.before.by_hand else ''}{now}", mark, render.one_line(new), cost)
@@ -99,7 +101,8 @@ def _print(prepared: Prepared, done: Preview) -> None:
         changes = Table("now", "changed")
         changes.add_column("rows", justify="right")
         for before, after, rows in differing:
-            changes.add_row(render.one_line(before, 60), render.one_line(after, 60), str(rows))
+            names = ["(not found)" if value is None else render.one_line(value, 60) for value in (before, after)]
+            changes.add_row(*names, str(rows))
         screen.print(changes)
     if done.failed:
         screen.print("in error: " + ", ".join(f"{count} {name}" for name, count in sorted(done.failed.items())))

@@ -65,7 +65,7 @@ def set_(
     What is not named stays. Without a limit the calls in flight adapt: a 429 lowers them for all workers.
     """
     from cell_engine.cli import render
-    from cell_engine.kinds.llm import shown_address
+    from cell_engine.kinds.llm_client import shown_address
     from cell_engine.shares import ProviderKey
     from cell_engine.store.providers import list_providers, set_limits
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
@@ -96,9 +96,16 @@ def answers(
             f"{answer.replaced_at:%Y-%m-%d %H:%M:%S}",
             str(answer.version),
             answer.model or "",
-            render.one_line(answer.was, 100),
+            render.one_line(answer.was, 100) or _not_found(answer.details),
         )
     render.console().print(table)
+
+
+def _not_found(details: Mapping[str, Any] | None) -> str:
+    from cell_engine.cli import render
+
+    reason = (details or {}).get("not_found")
+    return f"not_found: {render.one_line(reason, 100)}" if reason else ""
 
 
 def usage(

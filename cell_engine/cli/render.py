@@ -30,15 +30,16 @@ _LEAST_WIDTH = 3
 _STATUS_STYLES = {
     "ready": "green",
     "overridden": "cyan",
+    "not_found": "magenta",
     "error": "red",
     "proposed": "magenta",
-    "waiting": "magenta",
     "blocked": "yellow",
     "rejected": "yellow",
     "outdated": "yellow",
     "canceled": "yellow",
     "paused": "yellow",
     "queued": "blue",
+    "waiting": "blue",
     "computing": "blue",
     "empty": "dim",
 }
@@ -297,6 +298,8 @@ def _cell_text(cell: ShownInput | ShownCell | None) -> Text:
         why = getattr(cell, "error", None) if status == "error" else None
         if status == "proposed":
             why = one_line(getattr(cell, "proposed", None))
+        if status == "not_found":
+            why = (getattr(cell, "details", None) or {}).get("not_found")
         return Text(one_line(f"{status}: {why}" if why else status), style=_STATUS_STYLES.get(str(status), ""))
     # An answer that is being replaced is still the one shown, and looks like it.
     style = "" if status in (None, "ready") else _STATUS_STYLES.get(status, "")

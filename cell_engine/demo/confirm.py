@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from cell_engine.demo.distributions import Installed
 from cell_engine.log import redact_text
 from cell_engine.prices import prices, shown
 from cell_engine.specs.compiled import CompiledSpec, SpecColumn
@@ -32,8 +31,8 @@ class Estimate:
     models: tuple[str, ...]
 
 
-def estimate(spec: CompiledSpec, rows: Sequence[Installed]) -> Estimate:
-    """For the language model columns of `spec`; rows that lack a required input make no call."""
+def estimate(spec: CompiledSpec, rows: Sequence[Mapping[str, Any]]) -> Estimate:
+    """For the language model columns of `spec`; rows (by column) that lack a required input make no call."""
     calls = characters = 0
     costs: list[int | None] = []
     columns = [column for column in spec.columns if column.kind == "llm"]
@@ -41,7 +40,7 @@ def estimate(spec: CompiledSpec, rows: Sequence[Installed]) -> Estimate:
     for column in columns:
         calls_before, characters_before = calls, characters
         for row in rows:
-            cells = asdict(row) | dict.fromkeys(computed, "x" * _ANSWER_CHARACTERS)
+            cells = {**dict.fromkeys(computed, "x" * _ANSWER_CHARACTERS), **row}
             if all(dep.optional or cells.get(dep.column) is not None for dep in column.deps):
                 calls += 1
                 characters += _prompt_characters(column, cells)

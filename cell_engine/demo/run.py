@@ -30,7 +30,7 @@ _LOOK_SECONDS = 0.3
 # seconds; a slow model may take its whole timeout, several times.
 _FILE_PATIENCE = 180.0
 _FILL_PATIENCE = 600.0
-_GOOD = frozenset({"ready", "blocked", "overridden"})
+_GOOD = frozenset({"ready", "not_found", "blocked", "overridden"})
 _ENDED = _GOOD | {"error", "canceled"}
 _DISPATCHES = 20
 _EXAMPLES = 3
@@ -39,18 +39,24 @@ Pause = Callable[[float], None]
 
 
 @dataclass(frozen=True)
-class Demo:
-    """The demo's collection, and its file in the inbox, of which the first batch has the key `batch`.
-
-    `is_loaded`: an earlier demo loaded the very same file. `known` is the last dispatch that is not this demo's.
-    """
+class Watched:
+    """A demo's collection; `known` is the last dispatch that is not this demo's."""
 
     collection: Collection
     version: Version
+    known: int
+
+
+@dataclass(frozen=True)
+class Demo(Watched):
+    """The packages, and their file in the inbox, of which the first batch has the key `batch`.
+
+    `is_loaded`: an earlier demo loaded the very same file.
+    """
+
     file: Path
     batch: str
     is_loaded: bool
-    known: int
 
 
 @dataclass(frozen=True)
@@ -67,13 +73,18 @@ class Totals:
 
 def prepare(connection: Connection, spec: CompiledSpec, rows: list[Installed], home: Path) -> Demo:
     """Apply the collection, then put the file into its inbox."""
-    applied = apply(connection, spec, actor=ACTOR)
-    newest = recent_dispatches(connection, applied.collection.id, limit=1)
-    known = newest[0].id if newest else 0
+    watched = watch(connection, spec)
     file = write_file(rows, home / "inbox" / spec.namespace / spec.name, scratch=home)
     batch = f"{batch_keys(file)}-0001"
-    is_loaded = bool(find_batches(connection, applied.collection.id, [batch]))
-    return Demo(applied.collection, applied.version, file, batch, is_loaded, known)
+    is_loaded = bool(find_batches(connection, watched.collection.id, [batch]))
+    return Demo(watched.collection, watched.version, watched.known, file, batch, is_loaded)
+
+
+def watch(connection: Connection, spec: CompiledSpec) -> Watched:
+    """Apply the collection."""
+    applied = apply(connection, spec, actor=ACTOR)
+    newest = recent_dispatches(connection, applied.collection.id, limit=1)
+    return Watched(applied.collection, applied.version, newest[0].id if newest else 0)
 
 
 def wait_for_rows(store: PatientStore, demo: Demo, pause: Pause) -> int:
@@ -89,7 +100,7 @@ def wait_for_rows(store: PatientStore, demo: Demo, pause: Pause) -> int:
     return found[0].rows
 
 
-def follow(store: PatientStore, demo: Demo, pause: Pause, show: Callable[[Progress], None]) -> None:
+def follow(store: PatientStore, demo: Watched, pause: Pause, show: Callable[[Progress], None]) -> None:
     """Until every cell has ended; `show` gets the latest dispatch. Raises AutofillError when nothing moves any more."""
     seen: object = None
     moved = time.monotonic()
@@ -112,7 +123,7 @@ def follow(store: PatientStore, demo: Demo, pause: Pause, show: Callable[[Progre
         pause(_LOOK_SECONDS)
 
 
-def problems(connection: Connection, demo: Demo) -> list[str]:
+def problems(connection: Connection, demo: Watched) -> list[str]:
     """What is not as it should be when all is over: cells in error or not ended, and rules of the database broken."""
     found: list[str] = []
     for column_id, by_status in status_counts(connection, demo.collection.id).items():
@@ -125,7 +136,7 @@ def problems(connection: Connection, demo: Demo) -> list[str]:
     return found
 
 
-def totals(connection: Connection, demo: Demo) -> Totals:
+def totals(connection: Connection, demo: Watched) -> Totals:
     recent = recent_dispatches(connection, demo.collection.id, limit=_DISPATCHES)
     mine = [dispatch for dispatch in recent if dispatch.id > demo.known]
     return Totals(
@@ -146,7 +157,7 @@ def _seconds(dispatches: Sequence[Progress]) -> float:
     return (max(ends) - min(dispatch.created_at for dispatch in dispatches)).total_seconds()
 
 
-def _examples(connection: Connection, demo: Demo, column_id: int) -> str:
+def _examples(connection: Connection, demo: Watched, column_id: int) -> str:
     _, cells = page(connection, demo.collection.id, limit=1000)
     errors = [cell for cell in cells if cell.column_id == column_id and cell.status == "error"]
     return "".join(f"\n  row {cell.row_id}: {cell.error_class}: {cell.error}" for cell in errors[:_EXAMPLES])

@@ -1,11 +1,12 @@
 """The calls that a row's visit would make, and what its columns' calls took before."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cell_engine.estimate.drawing import SAMPLE_ROWS, choose_of
-from cell_engine.plan import BLOCKED, PROPOSED, Asked, Cell, Due, Row, is_held, plan
+from cell_engine.plan import BLOCKED, NOT_FOUND, PROPOSED, Asked, Cell, Due, Row, is_held, plan
 from cell_engine.specs import prompt
 from cell_engine.specs.text import Json
 from cell_engine.specs.version import Column, Version
@@ -83,7 +84,9 @@ def _inputs(column: Column, row: Row) -> dict[int, Json]:
 
 
 def characters_of(column: Column, inputs: Mapping[int, Json], names: Mapping[int, str]) -> int:
-    return sum(map(len, prompt.conversation(column.settings, inputs, names)))
+    said = prompt.conversation(column.settings, inputs, names)
+    answers = sum(len(json.dumps(example, ensure_ascii=False)) for _, example in said.examples)
+    return len(said.system) + len(said.user) + sum(len(asked) for asked, _ in said.examples) + answers
 
 
 def simulate(
@@ -97,7 +100,7 @@ def simulate(
     calls: list[Due] = []
     for _ in version.computed:
         steps = plan(row, version, left)
-        if not (steps.due or steps.blocked):
+        if not (steps.due or steps.blocked or steps.unfound):
             break
         for due in steps.due:
             calls.append(due)
@@ -109,15 +112,29 @@ def simulate(
                 before.user_set, before.user_value, before.ai_value, blocked.fingerprint, error_class=BLOCKED
             )
             left.pop(blocked.column.id, None)
+        for unfound in steps.unfound:
+            before = cells.get(unfound.column.id) or Cell()
+            cells[unfound.column.id] = Cell(
+                before.user_set, before.user_value, None, unfound.fingerprint, details={NOT_FOUND: unfound.reason}
+            )
+            left.pop(unfound.column.id, None)
     return calls
 
 
 def _answered(due: Due, before: Cell, past: Past, changes: bool) -> Cell:
-    value = before.ai_value
-    if value is None or before.error_class is not None or changes:
+    value, details = before.ai_value, None
+    if before.not_found is not None and not changes:
+        details = before.details
+    elif value is None or before.error_class is not None or changes:
         value = assumed(due.column, value if value is not None else past.answer)
     answered = Cell(
-        before.user_set, before.user_value, value, due.fingerprint, called=2**62, read_change=due.read_change
+        before.user_set,
+        before.user_value,
+        value,
+        due.fingerprint,
+        called=2**62,
+        read_change=due.read_change,
+        details=details,
     )
     review = due.column.review
     if review is not None and review.when is None and is_held(due.column, before, value):
@@ -140,6 +157,8 @@ def assumed(column: Column, like: Json) -> Json:
             return "2000-01-01T00:00:00+00:00" if like != "2000-01-01T00:00:00+00:00" else "2000-01-02T00:00:00+00:00"
         case "url":
             return f"https://example.invalid/{like or ''}"
+        case "file":
+            return f"{like or 'x'}x"
         case "list":
             return [*(like if isinstance(like, list) else ["x" * 24] * 4), "x"]
         case "json":

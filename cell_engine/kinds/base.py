@@ -14,6 +14,7 @@ from cell_engine.specs.version import Column
 ErrorClass: TypeAlias = Literal[
     "rate_limited",
     "transient",
+    "waiting",
     "quota",
     "auth",
     "model_missing",
@@ -24,7 +25,11 @@ ErrorClass: TypeAlias = Literal[
     "bad_input",
     "function_error",
     "crashed",
+    "unsupported",
 ]
+
+WAITING: ErrorClass = "waiting"
+"""A file is not there yet, or not complete: the engine looks again, until the column's time for it is over."""
 
 RETRYABLE: frozenset[ErrorClass] = frozenset({"rate_limited", "transient"})
 """The engine calls again by itself; rate limits cost no attempt."""
@@ -82,7 +87,8 @@ class Answer:
     """A value that fits the column's type, and what it took: tokens of every try, cached ones among those in, reasoning
     ones among those out; ``cost`` in billionths of a dollar, None if unknown (no price, or no usage told).
 
-    ``details`` are kept beside the value, cleaned JSON: nothing that reads the column sees them.
+    ``details`` are kept beside the value, cleaned JSON: nothing that reads the column sees them. ``not_found`` is why
+    there is no value, which is then None: an answer too, and neither empty nor an error.
     """
 
     value: Json
@@ -93,6 +99,7 @@ class Answer:
     tokens_reasoning: int = 0
     cost: int | None = 0
     details: Mapping[str, Json] | None = None
+    not_found: str | None = None
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class FetchKind:
         self._lines = Lines(settings.fetch_per_host, settings.fetch_delay)
         self._robots = Robots(PROJECT_NAME, self._load_robots)
         self._readers = Readers()
-        self._headers = _HEADERS | {"User-Agent": _user_agent()}
+        self._headers = _HEADERS | {"User-Agent": user_agent()}
         self._resolver = resolver
         self._opened: aiohttp.ClientSession | None = None
 
@@ -171,7 +171,7 @@ class FetchKind:
         return self._opened
 
 
-def _user_agent() -> str:
+def user_agent() -> str:
     try:
         version = importlib.metadata.version(PROJECT_NAME)
     except importlib.metadata.PackageNotFoundError:

@@ -150,9 +150,9 @@ def _answer(call: Call, result: Any) -> Outcome:
 
 def _arguments(function: _Function, call: Call) -> dict[str, Any]:
     arguments: dict[str, Any] = {_IDEMPOTENCY_KEY: call.idempotency_key} if function.takes_key else {}
-    for dep in call.column.deps:
+    for column, value in call.inputs.items():
         # A copy: other columns of the row read the same value, perhaps at the same time.
-        arguments[call.names[dep.column]] = copy.deepcopy(call.inputs[dep.column])
+        arguments[call.names[column]] = copy.deepcopy(value)
     return arguments
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Protocol
@@ -23,17 +24,20 @@ _TOO_LONG_WORDS = re.compile(
 )
 
 
-def failure_of(error: Exception) -> Failure:
-    """The failure that an exception of the OpenAI client, or of the transport below it, stands for."""
+def failure_of(error: Exception, key: str | None, hide: Callable[[str], str]) -> Failure:
+    """The failure that an exception of the OpenAI client, or of the transport below it, stands for. ``key`` is the name
+    of the endpoint's, ``hide`` takes its value out of what a server says."""
     if isinstance(error, openai.APIStatusError):
         status, headers = error.status_code, error.response.headers
         error_class = class_of(status, {error.code, error.type}, error.message)
         waits = retry_after(headers) if error_class in ("rate_limited", "transient", "quota") else None
-        return Failure(error_class, _hint(error_class, f"HTTP {status}: {_words(error)}"), retry_after=waits)
+        words = hide(f"HTTP {status}: {_words(error)}")
+        return Failure(error_class, _hint(error_class, words, key), retry_after=waits)
     if isinstance(error, openai.APIConnectionError):
         # Its own text is the same for all; the transport's, one below, is what happened.
-        return Failure("transient", f"The model's server cannot be reached: {str(error.__cause__ or '') or error}")
-    return Failure("transient", f"The model's server broke off: {type(error).__name__}: {error}")
+        words = hide(f"The model's server cannot be reached: {str(error.__cause__ or '') or error}")
+        return Failure("transient", words)
+    return Failure("transient", hide(f"The model's server broke off: {type(error).__name__}: {error}"))
 
 
 def class_of(status: int, codes: set[str | None], message: str) -> ErrorClass:
@@ -95,12 +99,15 @@ def _words(error: openai.APIStatusError) -> str:
 
 
 _HINTS: dict[ErrorClass, str] = {
-    "auth": "Check OPENAI_API_KEY.",
+    "auth": "Check {key}.",
     "quota": "Check the account's credit.",
-    "model_missing": "Check the column's llm.model and OPENAI_BASE_URL.",
+    "model_missing": "Check the column's llm.model and {address}.",
 }
 
 
-def _hint(error_class: ErrorClass, words: str) -> str:
-    hint = _HINTS.get(error_class)
+def _hint(error_class: ErrorClass, words: str, key: str | None) -> str:
+    hint = _HINTS.get(error_class, "").format(
+        key=key or "whether it asks for a key: name one as llm.key",
+        address="OPENAI_BASE_URL" if key == "OPENAI_API_KEY" else "its address",
+    )
     return f"{words.rstrip('. ')}. {hint}" if hint else words

@@ -9,6 +9,12 @@ from cell_engine.kinds.base import Kind
 
 
 # Imported when asked for: the model's client alone takes 0.9 s of CPU, in each process that computes a call apart, too.
+def _extract() -> Kind:
+    from cell_engine.kinds.extract import ExtractKind
+
+    return ExtractKind()
+
+
 def _fetch() -> Kind:
     from cell_engine.kinds.fetch import FetchKind
 
@@ -27,7 +33,12 @@ def _llm() -> Kind:
     return LlmKind()
 
 
-_KINDS: dict[str, Callable[[], Kind]] = {"fetch": _fetch, "function": _function, "llm": _llm}
+_KINDS: dict[str, Callable[[], Kind]] = {
+    "extract": _extract,
+    "fetch": _fetch,
+    "function": _function,
+    "llm": _llm,
+}
 
 JOB_TYPES: tuple[str, ...] = tuple(_KINDS)
 """All job types there are. A new kind is added above, and its settings to cell_engine.specs.settings_models."""

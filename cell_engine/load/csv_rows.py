@@ -6,35 +6,40 @@ goes on at the next one, so that a quote left open costs its own line and not al
 
 import csv
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 from cell_engine.errors import BadValueError
+from cell_engine.load.content import Content
 from cell_engine.load.errors import LoadError
 from cell_engine.load.rows import Record, match_columns, record, rejection
 from cell_engine.specs.text import Json
 from cell_engine.specs.version import Column, Version
 
+CsvRecord: TypeAlias = tuple[int, list[str] | str, Callable[[], str]]
+"""Its first line; its fields, or what is wrong with it; and what gives its text, until the next one is read."""
+
 RECORD_LIMIT = 16 * 2**20
 """The most characters in one record: what a quote left open makes the reader hold before it gives up."""
 
 
-def csv_rows(path: Path, version: Version, skip: int) -> Iterator[Record]:
-    """The records after the first `skip`. The file is known to be UTF-8. Raises LoadError about its header."""
+def csv_rows(content: Content, version: Version, skip: int) -> Iterator[Record]:
+    """The records after the first `skip`. Raises LoadError about its header."""
     # The module's own limit is for a whole process; here records are bounded before fields can be.
     csv.field_size_limit(max(csv.field_size_limit(), RECORD_LIMIT + 1))
-    with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as file:
-        records = _records(_Lines(file), "\t" if is_tsv(path) else ",")
+    path = content.path
+    with content.open(newline="") as file:
+        records = csv_records(file, "\t" if is_tsv(path) else ",")
         columns = _header(path, records, version)
-        for line, fields in islice(records, skip, None):
+        for line, fields, raw in islice(records, skip, None):
             if isinstance(fields, str):
-                yield rejection(line, fields)
+                yield rejection(line, fields, raw())
             elif len(fields) != len(columns):
-                yield rejection(line, f"{len(fields)} fields, the header has {len(columns)}")
+                yield rejection(line, f"{len(fields)} fields, the header has {len(columns)}", raw())
             else:
-                yield _row(line, fields, columns)
+                yield row_of(line, fields, columns, raw)
 
 
 def is_tsv(path: Path) -> bool:
@@ -42,27 +47,43 @@ def is_tsv(path: Path) -> bool:
     return path.suffix.lower() in (".tsv", ".tab")
 
 
-def _header(path: Path, records: Iterator[tuple[int, list[str] | str]], version: Version) -> list[Column]:
-    line, names = next(records, (1, "there is no header line: a CSV file begins with a line of column names"))
+def _header(path: Path, records: Iterator[CsvRecord], version: Version) -> list[Column]:
+    line, names = read_header(records)
     if isinstance(names, str):
         raise LoadError(f"{path}:{line}: {names}")
     return match_columns(names, version, f"{path}:{line}")
 
 
-def _row(line: int, fields: list[str], columns: list[Column]) -> Record:
+def read_header(records: Iterator[CsvRecord]) -> tuple[int, list[str] | str]:
+    """The line of the column names and the names, or what is wrong with it."""
+    for line, names, _ in records:
+        return line, names
+    return 1, "there is no header line: a CSV file begins with a line of column names"
+
+
+def row_of(line: int, fields: list[str], columns: list[Column], raw: Callable[[], str]) -> Record:
+    """The record that as many fields as columns make."""
     row: dict[int, Json] = {}
     faults: list[str] = []
+    missing: list[int] = []
     for column, text in zip(columns, fields, strict=True):
-        if text:  # an empty field is a missing value
-            try:
-                row[column.id] = column.type.parse(text)
-            except BadValueError as error:
-                faults.append(f"column {column.name!r}: {error}")
-    return record(line, row, faults)
+        if not text:  # an empty field is a missing value
+            missing.append(column.id)
+            continue
+        try:
+            row[column.id] = column.type.parse(text)
+        except BadValueError as error:
+            faults.append(f"column {column.name!r}: {error}")
+    return record(line, row, faults, missing, lambda: (raw(), _by_column(columns, fields)))
 
 
-def _records(lines: "_Lines", delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
+def _by_column(columns: list[Column], fields: list[str]) -> dict[int, str]:
+    return {column.id: text for column, text in zip(columns, fields, strict=True) if text}
+
+
+def csv_records(file: TextIO, delimiter: str) -> Iterator[CsvRecord]:
     """Each record's first line and its fields, or what is wrong with that line. Blank lines are no records."""
+    lines = _Lines(file)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
         line = lines.begin()
@@ -77,7 +98,7 @@ def _records(lines: "_Lines", delimiter: str) -> Iterator[tuple[int, list[str] |
             fields = _explain(error)
             lines.give_back()
         if fields:
-            yield line, fields
+            yield line, fields, lines.raw
 
 
 def _explain(error: csv.Error) -> str:
@@ -110,9 +131,14 @@ class _Lines:
         self._size = 0
         return self._number + 1
 
+    def raw(self) -> str:
+        """The text of the record that was read, until the next one begins."""
+        return "".join(self._record).rstrip("\r\n")
+
     def give_back(self) -> None:
         """All lines of the record but its first will be read again."""
         first, *rest = self._record
+        del self._record[1:]
         self._again.extendleft(reversed(rest))
         self._number -= len(rest)
         if len(first) > RECORD_LIMIT and not self._again:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cell_engine.errors import BadValueError
 from cell_engine.load.errors import LoadError
-from cell_engine.load.rows import Record, match_columns, record
+from cell_engine.load.rows import Record, match_columns, record, told_of
 from cell_engine.specs.text import Json, shorten
 from cell_engine.specs.types import ColumnType
 from cell_engine.specs.version import Column, Version
@@ -90,13 +90,30 @@ def _rows(part: "pl.DataFrame", columns: list[Column], before: int) -> Iterator[
     for number, cells in enumerate(zip(*values, strict=True), before + 1):
         row: dict[int, Json] = {}
         faults: list[str] = []
+        missing: list[int] = []
         for column, reader, cell in zip(columns, readers, cells, strict=True):
-            if cell is not None:
-                try:
-                    row[column.id] = column.type.accept(reader.read(cell) if reader else cell)
-                except BadValueError as error:
-                    faults.append(f"column {column.name!r}: {error}")
-        yield record(number, row, faults)
+            if cell is None:
+                missing.append(column.id)
+                continue
+            try:
+                row[column.id] = column.type.accept(reader.read(cell) if reader else cell)
+            except BadValueError as error:
+                faults.append(f"column {column.name!r}: {error}")
+        yield record(number, row, faults, missing, partial(_told, columns, readers, cells))
+
+
+def _told(
+    columns: "list[Column]", readers: "list[_Reader | None]", cells: tuple[Any, ...]
+) -> tuple[str, dict[int, str]]:
+    """What is kept of a row that is rejected."""
+
+    def read(reader: "_Reader | None", cell: Any) -> object:
+        try:
+            return cell if reader is None or cell is None else reader.read(cell)
+        except BadValueError:
+            return str(cell)
+
+    return told_of((column, read(reader, cell)) for column, reader, cell in zip(columns, readers, cells, strict=True))
 
 
 class _Reader(NamedTuple):

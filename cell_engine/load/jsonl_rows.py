@@ -6,11 +6,11 @@ What breaks a line (no JSON, no object, a key twice, an unknown one) costs that 
 import json
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any, TextIO
 
 from cell_engine.errors import BadValueError
-from cell_engine.load.rows import Record, column_hint, record, rejection
+from cell_engine.load.content import Content
+from cell_engine.load.rows import Record, column_hint, record, rejection, told_of
 from cell_engine.specs.text import Json, shorten
 from cell_engine.specs.version import Column, Version
 
@@ -18,10 +18,10 @@ LINE_LIMIT = 64 * 2**20
 """The most characters in one line."""
 
 
-def jsonl_rows(path: Path, version: Version, skip: int) -> Iterator[Record]:
-    """The records after the first `skip`. The file is known to be UTF-8; blank lines are no records."""
+def jsonl_rows(content: Content, version: Version, skip: int) -> Iterator[Record]:
+    """The records after the first `skip`; blank lines are no records."""
     inputs = {column.name: column for column in version.input_columns}
-    with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="\n") as file:
+    with content.open(newline="\n") as file:
         for line, text in islice(_lines(file), skip, None):
             yield rejection(line, _TOO_LONG) if text is None else _record(line, text, inputs, version)
 
@@ -46,25 +46,30 @@ def _record(line: int, text: str, inputs: dict[str, Column], version: Version) -
     try:
         found = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except _KeyTwiceError as error:
-        return rejection(line, f"the key {shorten(str(error))} stands there twice")
+        return rejection(line, f"the key {shorten(str(error))} stands there twice", text.strip())
     except json.JSONDecodeError as error:
-        return rejection(line, f"not JSON: {error.msg} at character {error.colno}")
+        return rejection(line, f"not JSON: {error.msg} at character {error.colno}", text.strip())
     except (ValueError, RecursionError) as error:
-        return rejection(line, f"not JSON: {error}")
+        return rejection(line, f"not JSON: {error}", text.strip())
     if not isinstance(found, dict):
-        return rejection(line, f'not an object but {shorten(text.strip())}: write {{"column": value, …}} a line')
+        reason = f'not an object but {shorten(text.strip())}: write {{"column": value, …}} a line'
+        return rejection(line, reason, text.strip())
     row: dict[int, Json] = {}
     faults: list[str] = []
+    missing: list[int] = []
     for name, value in found.items():
         column = inputs.get(name)
         if column is None:
             faults.append(f"key {shorten(name)}{column_hint(name, version)}")
-        elif value is not None:
+        elif value is None:
+            missing.append(column.id)
+        else:
             try:
                 row[column.id] = column.type.accept(value)
             except BadValueError as error:
                 faults.append(f"column {column.name!r}: {error}")
-    return record(line, row, faults)
+    known = ((column, found[name]) for name, column in inputs.items() if name in found)
+    return record(line, row, faults, missing, lambda: (text.strip(), told_of(known)[1]))
 
 
 class _KeyTwiceError(Exception):

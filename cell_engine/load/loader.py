@@ -9,17 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cell_engine.load.content import Format, read_content
-from cell_engine.load.csv_rows import csv_rows
 from cell_engine.load.errors import LoadError
-from cell_engine.load.frame_rows import frame_rows, parquet_rows
-from cell_engine.load.jsonl_rows import jsonl_rows
-from cell_engine.load.rows import Record
+from cell_engine.load.frame_rows import frame_rows
+from cell_engine.load.repair import open_repair
+from cell_engine.load.rows import Record, as_rejected
+from cell_engine.load.source import AS_IT_SAYS, ReadAs, open_file
+from cell_engine.load.sync import sync_rows
 from cell_engine.specs.text import Json, clean_text
 from cell_engine.specs.version import Version
-from cell_engine.store.batches import REJECTED_KEPT, Batch, InputsChangedError, add_batch, find_batches
-from cell_engine.store.collections import Collection, load_version
+from cell_engine.store.batches import Batch, InputsChangedError, add_batch, find_batches
+from cell_engine.store.collections import Collection, load_loading, load_version
 from cell_engine.store.database import Connection
+from cell_engine.store.rejected import REJECTED_KEPT, Rejected, mark_repaired
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,12 +29,6 @@ PART_RECORDS = 50_000
 PART_BYTES = 64 * 2**20
 """A batch ends at whichever of the two comes first; bytes are those of its rows in memory."""
 
-_READERS: dict[Format, Callable[[Path, Version, int], Iterator[Record]]] = {
-    "csv": csv_rows,
-    "jsonl": jsonl_rows,
-    "parquet": parquet_rows,
-}
-_KEY_DIGITS = 16
 _PROGRESS_EVERY = 1_000
 _REASONS_SHOWN = 3
 
@@ -67,12 +62,22 @@ class Loaded:
         return sum(batch.rejected_rows for batch in self.batches)
 
 
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """`rows` are in or were changed, `rejected` still do not fit, `passed` were left as they were."""
+
+    rows: int
+    rejected: int
+    passed: int
+    dispatches: list[int]
+
+
 def batch_keys(path: Path) -> str:
     """The key prefix of the file's batches, "<prefix>-0001" and on: of its content, whatever the file is called.
 
     Raises LoadError for what cannot be read or is not UTF-8.
     """
-    return read_content(path).digest[:_KEY_DIGITS]
+    return open_file(path).key
 
 
 def load_file(
@@ -83,32 +88,59 @@ def load_file(
     actor: str,
     demand: bool = True,
     on_rows: Callable[[int], None] | None = None,
+    how: ReadAs = AS_IT_SAYS,
 ) -> Loaded:
-    """Load a CSV, TSV, JSON Lines or Parquet file; memory does not grow with the file.
+    """Load a CSV, TSV, JSON Lines, Parquet or Excel file; memory grows with a workbook alone.
 
     `on_rows` is called now and then with the number of records passed so far. With `demand`, what the rows make due is
     dispatched. Raises LoadError for a file that cannot be loaded; what was in before is named and stays, and loading
     the same content again goes on after it.
     """
-    content = read_content(path)
-    rows = _READERS[content.format]
+    found = open_file(path, how)
     load = _Load(
         connection,
         collection,
-        key=content.digest[:_KEY_DIGITS],
-        source=clean_text(path.name),
+        key=found.key,
+        source=found.name,
         actor=actor,
         demand=demand,
         on_rows=on_rows,
-        check=content.check_unchanged,
+        check=found.content.check_unchanged,
     )
-    return load.run(lambda version, skip: rows(path, version, skip))
+    return load.run(found.records)
 
 
-def file_rows(path: Path, version: Version) -> Iterator[dict[int, Json]]:
+def load_repaired(connection: Connection, collection: Collection, path: Path, *, actor: str) -> Repaired:
+    """Load the rejected lines that a person has repaired in what `write_rejected` wrote.
+
+    Where the collection has a key, by that: a row that is there is changed. A line that still does not fit is kept
+    anew, as it is now. Lines left as they were stay. The same file again changes nothing. Raises LoadError.
+    """
+    repair = open_repair(connection, collection, path)
+    source, key, check = repair.file.name, repair.file.key, repair.file.content.check_unchanged
+    if load_loading(connection, collection.id).key:
+        synced = sync_rows(
+            connection,
+            collection,
+            lambda version: repair.records(version, 0),
+            key=key,
+            source=source,
+            actor=actor,
+            deletes=False,
+            check=check,
+        )
+        rows, rejected, dispatches = synced.changes, synced.rejected_lines, synced.dispatches
+    else:
+        load = _Load(connection, collection, key=key, source=source, actor=actor, demand=True, check=check)
+        loaded = load.run(repair.records)
+        rows, rejected, dispatches = loaded.rows, loaded.rejected_rows, loaded.dispatches
+    mark_repaired(connection, collection.id, list(repair.numbers.values()))
+    return Repaired(rows, rejected, repair.passed, dispatches)
+
+
+def file_rows(path: Path, version: Version, how: ReadAs = AS_IT_SAYS) -> Iterator[dict[int, Json]]:
     """The rows that `load_file` would add, without adding them. Raises LoadError."""
-    content = read_content(path)
-    return (found.row for found in _READERS[content.format](path, version, 0) if found.row is not None)
+    return (found.row for found in open_file(path, how).records(version, 0) if found.row is not None)
 
 
 def load_frame(
@@ -135,7 +167,7 @@ class _Part:
     """The records of a batch to be."""
 
     rows: list[dict[int, Json]] = field(default_factory=list)
-    rejected: list[tuple[int, str]] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
     bytes: int = 0
 
     @property
@@ -148,7 +180,7 @@ class _Part:
 
     def add(self, record: Record) -> None:
         if record.row is None:
-            self.rejected.append((record.line, record.reason))
+            self.rejected.append(as_rejected(record))
         else:
             self.rows.append(record.row)
         self.bytes += record.size
@@ -213,7 +245,7 @@ class _Load:
         self.check()
         if not part.rows and not self.batches:
             # Stored, an empty batch would answer for this content also once the collection's columns are put right.
-            reasons = [f"{self.source}:{line}: {reason}" for line, reason in part.rejected[:_REASONS_SHOWN]]
+            reasons = [f"{self.source}:{line}: {reason}" for line, reason, *_ in part.rejected[:_REASONS_SHOWN]]
             none = f"{self.source}: no row of the first {part.records:,} fits the collection, so nothing was loaded"
             raise LoadError("\n".join([none, *reasons]))
         batch, added = add_batch(

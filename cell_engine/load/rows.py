@@ -1,13 +1,16 @@
 """What every source of rows becomes: records, numbered, each a row that fits or the reason why not."""
 
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date
 from typing import NamedTuple
 
 from cell_engine.load.errors import LoadError
 from cell_engine.specs.explain import suggest
 from cell_engine.specs.text import Json, shorten
 from cell_engine.specs.version import Column, Version
+from cell_engine.store.rejected import RAW_CHARACTERS, Rejected
 
 ROW_BYTES = 64 * 2**20
 """What one row may take in memory; beyond it the row is rejected."""
@@ -18,28 +21,64 @@ _FAULTS_SHOWN = 3
 class Record(NamedTuple):
     """One record of a file or frame: `row` (column id → accepted value, missing ones absent), or `reason` why it is
     rejected. `line`: where it begins, from 1; in Parquet and frames the row's number. `size`: bytes it takes in memory.
+    `missing`: columns of which the record says that they hold nothing. Of a rejected one, `raw` is what stands there,
+    and `fields` its cells as texts, as far as it can be taken apart.
     """
 
     line: int
     row: dict[int, Json] | None
     reason: str
     size: int
+    missing: tuple[int, ...] = ()
+    raw: str = ""
+    fields: dict[int, str] | None = None
 
 
-def rejection(line: int, reason: str) -> Record:
-    return Record(line, None, reason, sys.getsizeof(reason))
+def as_rejected(record: Record) -> Rejected:
+    return Rejected(record.line, record.reason, record.raw, record.fields)
 
 
-def record(line: int, row: dict[int, Json], faults: Sequence[str]) -> Record:
-    """The record that `row` makes; `faults` are what is wrong with its cells."""
+def rejection(line: int, reason: str, raw: str = "", fields: dict[int, str] | None = None) -> Record:
+    if len(raw) > RAW_CHARACTERS:
+        raw, fields = raw[: RAW_CHARACTERS + 1], None
+    size = sum(map(sys.getsizeof, (reason, raw, *(fields or {}).values())))
+    return Record(line, None, reason, size, raw=raw, fields=fields)
+
+
+def record(
+    line: int,
+    row: dict[int, Json],
+    faults: Sequence[str],
+    missing: Sequence[int] = (),
+    told: Callable[[], tuple[str, dict[int, str]]] = lambda: ("", {}),
+) -> Record:
+    """The record that `row` makes; `faults` are what is wrong with its cells, and `told` gives what is kept then."""
     if faults:
         shown = "; ".join(faults[:_FAULTS_SHOWN])
         more = len(faults) - _FAULTS_SHOWN
-        return rejection(line, f"{shown}; and {more} more" if more > 0 else shown)
+        return rejection(line, f"{shown}; and {more} more" if more > 0 else shown, *told())
     size = size_of(row)
     if size > ROW_BYTES:
         return rejection(line, f"the row takes {size >> 20:,} MB; {ROW_BYTES >> 20} MB is the most")
-    return Record(line, row, "", size)
+    return Record(line, row, "", size, tuple(missing))
+
+
+def as_text(value: object) -> str:
+    """A cell as it would stand in a CSV."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, bool | int | float | list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
+
+
+def told_of(cells: Iterable[tuple[Column, object]]) -> tuple[str, dict[int, str]]:
+    """What is kept of a rejected row that is no text where it comes from."""
+    fields = {column: as_text(value) for column, value in cells if value is not None}
+    raw = json.dumps({column.name: text for column, text in fields.items()}, ensure_ascii=False)
+    return raw, {column.id: text for column, text in fields.items()}
 
 
 def size_of(value: object) -> int:

@@ -7,10 +7,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from itertools import chain
 from typing import Any, Literal
 
-from cell_engine.offline_model import extract
+from cell_engine.offline_model import extract, facts
 from cell_engine.offline_model.choices import all_choices, best_choice
+from cell_engine.offline_model.grounds import (
+    DOES_NOT_SAY,
+    NUMBER,
+    Cell,
+    Ground,
+    ground_of,
+    made_up,
+    stated_ground,
+    unit_of,
+)
 from cell_engine.offline_model.switches import Fault
 
 _LIST_LENGTH = 5
@@ -18,8 +29,8 @@ _NO_TEXT = "There is no text to answer from."
 _NO_DATE = "1970-01-01"
 _NO_URL = "https://offline-model.invalid/no-url-found"
 
-_CELL = re.compile(r"<(column(?:-\d+)?) [^>]*>(.*?)</\1>", re.DOTALL)  # how cell_engine.specs.prompt fences a cell
-_NUMBER = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?!\w|[.-]\d)")
+# How cell_engine.specs.prompt fences a cell.
+_CELL = re.compile(r"<(column(?:-\d+)?) name=\"([^\"]*)\"[^>]*>(.*?)</\1>", re.DOTALL)
 _DATE = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?!\d)")
 
 
@@ -48,6 +59,7 @@ class Completion:
 class _Prompt:
     instruction: str
     data: str
+    cells: tuple[Cell, ...] = ()
 
 
 def complete(request: Mapping[str, Any], *, flaw: Fault | None = None) -> Completion:
@@ -55,19 +67,27 @@ def complete(request: Mapping[str, Any], *, flaw: Fault | None = None) -> Comple
 
     The ``flaw`` ``wrong_shape`` is JSON that does not fit the schema, as models without strict mode answer;
     ``invalid_json`` is no JSON where JSON was asked for, and nothing for a text; ``truncated`` is half of the
-    answer. The other faults are not an answer's and change nothing here.
+    answer; ``unsupported`` are quotes that stand nowhere, where quotes were asked for. The other faults are not an
+    answer's and change nothing here.
     """
     messages = _messages(request)
     schema = _schema(request)
     prompt = _prompt(messages)
-    if flaw not in ("wrong_shape", "invalid_json", "truncated") or (flaw == "invalid_json" and schema is None):
+    if flaw not in ("wrong_shape", "invalid_json", "truncated", "unsupported") or (
+        flaw == "invalid_json" and schema is None
+    ):
+        flaw = None
+    if flaw == "unsupported" and (schema is None or "evidence" not in schema.get("properties", {})):
         flaw = None
     if flaw == "wrong_shape":
         content = '{"unexpected": true}'
     elif schema is None:
         content = extract.summary(prompt.data) or _NO_TEXT
     else:
-        content = json.dumps(_value(schema, prompt, "response_format"), ensure_ascii=False)
+        value = _value(schema, prompt, "response_format")
+        if flaw == "unsupported":
+            value["evidence"] = [made_up(Ground(**one))._asdict() for one in value["evidence"]]
+        content = json.dumps(value, ensure_ascii=False)
     if flaw == "invalid_json":
         content = "[" + content  # whatever the schema, this is no JSON, and it holds none that a reader could unwrap
     limit = request.get("max_completion_tokens") or request.get("max_tokens")
@@ -107,11 +127,13 @@ def _message(message: object, at: int) -> tuple[str, str]:
 
 
 def _prompt(messages: list[tuple[str, str]]) -> _Prompt:
-    """What to answer from: the first user message. Later ones only correct an answer that was given."""
-    text = next((text for role, text in messages if role == "user"), messages[-1][1])
-    cells = [match.group(2) for match in _CELL.finditer(text)]
+    """What to answer from: the last user message with cells, for those before it are examples, and those behind it only
+    correct an answer that was given; without any cells, the first."""
+    asked = [text for role, text in messages if role == "user"] or [messages[-1][1]]
+    text = next((text for text in reversed(asked) if _CELL.search(text)), asked[0])
+    cells = tuple(Cell(match.group(2), match.group(3)) for match in _CELL.finditer(text))
     if cells:
-        return _Prompt(_CELL.sub(" ", text), "\n\n".join(cells))
+        return _Prompt(_CELL.sub(" ", text), "\n\n".join(cell.text for cell in cells), cells)
     for separator in ("\n\n", "\n", ": "):
         instruction, found, data = text.partition(separator)
         if found and data.strip():
@@ -172,6 +194,12 @@ def _value(schema: Mapping[str, Any], prompt: _Prompt, path: str) -> Any:
         if schema.get(union):
             return _value(_first_not_null(schema[union]), prompt, path)
     match _type_of(schema):
+        case "object" if {"evidence", "not_found"} & schema.get("properties", {}).keys():
+            return _grounded(schema["properties"], prompt, path)
+        case "object" if schema.get("properties", {}).keys() == {"amount", "unit"}:
+            amount = _value(schema["properties"]["amount"], prompt, path)
+            measure, other = schema["properties"]["unit"]["enum"]
+            return {"amount": amount, "unit": unit_of(measure, other, amount, prompt.data)}
         case "object":
             return {name: _value(part, prompt, f"{path}.{name}") for name, part in schema.get("properties", {}).items()}
         case "array":
@@ -190,6 +218,23 @@ def _value(schema: Mapping[str, Any], prompt: _Prompt, path: str) -> Any:
             raise _invalid_schema(path, f"the offline model knows no type {unknown!r}")
 
 
+def _grounded(properties: Mapping[str, Any], prompt: _Prompt, path: str) -> dict[str, Any]:
+    """An answer with the sentence that it was found in; where there is none, and it may say so: not found."""
+    asked = properties["value"]
+    if "anyOf" in asked:
+        asked = _first_not_null(asked["anyOf"])
+    value = _value(asked, prompt, path)
+    ground = stated_ground(prompt.cells, prompt.instruction)
+    ground = ground or ground_of(asked, value, prompt.cells, prompt.instruction)
+    is_missing = ground is None and "not_found" in properties
+    answer = {
+        "evidence": [ground._asdict()] if ground is not None else [],
+        "value": None if is_missing else value,
+        "not_found": DOES_NOT_SAY if is_missing else None,
+    }
+    return {name: answer[name] for name in properties}
+
+
 def _type_of(schema: Mapping[str, Any]) -> Any:
     named = schema.get("type")
     if isinstance(named, list):
@@ -206,7 +251,7 @@ def _first_not_null(schemas: list[Mapping[str, Any]]) -> Mapping[str, Any]:
 def _choice(choices: list[Any], prompt: _Prompt, path: str) -> Any:
     texts = [choice for choice in choices if isinstance(choice, str)]
     if texts:
-        return best_choice(texts, prompt.data)
+        return best_choice(texts, facts.stated(prompt.instruction, prompt.data) or prompt.data)
     if not choices:
         raise _invalid_schema(path, "'enum' is empty")
     return choices[0]
@@ -225,17 +270,20 @@ def _list(schema: Mapping[str, Any], prompt: _Prompt, path: str) -> list[Any]:
 
 def _string(schema: Mapping[str, Any], prompt: _Prompt) -> str:
     described = str(schema.get("description", ""))
+    stated = facts.stated(prompt.instruction, prompt.data)
     if schema.get("format") == "date":
-        return _date(prompt.data)
+        return _date(stated, prompt.data)
     if schema.get("format") == "date-time":
-        return _date(prompt.data) + "T00:00:00+00:00"
+        return _date(stated, prompt.data) + "T00:00:00+00:00"
     if schema.get("format") == "uri" or "URL" in described:
         return extract.first_url(prompt.data) or _NO_URL
-    text = extract.summary(prompt.data) or _NO_TEXT
+    text = stated or extract.summary(prompt.data) or _NO_TEXT
     return json.dumps({"text": text}, ensure_ascii=False) if "JSON" in described else text
 
 
-def _date(text: str) -> str:
+def _date(stated: str | None, text: str) -> str:
+    if stated is not None and (day := facts.first_date(stated)):
+        return day.isoformat()
     for match in _DATE.finditer(text):
         try:
             return date.fromisoformat(match.group()).isoformat()
@@ -245,9 +293,13 @@ def _date(text: str) -> str:
 
 
 def _number(schema: Mapping[str, Any], prompt: _Prompt, *, whole: bool) -> float:
-    """The first number in the data, else how many words its head has; moved into the schema's bounds."""
+    """What is stated, else the first number in the data, else how many words its head has; moved into the schema's
+    bounds."""
     least, most = schema.get("minimum", float("-inf")), schema.get("maximum", float("inf"))
-    numbers = (float(match.group()) for match in _NUMBER.finditer(prompt.data[: extract.HEAD_CHARACTERS]))
+    stated = facts.stated(prompt.instruction, prompt.data)
+    amount = facts.first_amount(stated) if stated is not None else None
+    found_numbers = (float(match.group()) for match in NUMBER.finditer(prompt.data[: extract.HEAD_CHARACTERS]))
+    numbers = chain([] if amount is None else [amount], found_numbers)
     fitting = (number for number in numbers if least <= number <= most and (not whole or number.is_integer()))
     found = next(fitting, None)
     if found is None:

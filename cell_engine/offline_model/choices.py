@@ -38,6 +38,17 @@ def all_choices(choices: Sequence[str], text: str) -> list[str]:
     return spoken_for or [best_choice(choices, text)]
 
 
+def speaking_words(choice: str) -> list[str]:
+    """The words of a text that speak for ``choice``."""
+    return list(_word_weights(choice))
+
+
+def named_licence(choices: Sequence[str], text: str) -> int | None:
+    """Where the head of ``text`` first names a licence, if these are choices between licence families."""
+    named = LICENCE_FAMILIES.search(text[:HEAD_CHARACTERS]) if _licence_families(tuple(choices)) else None
+    return named.start() if named else None
+
+
 @lru_cache(maxsize=64)
 def _licence_families(choices: tuple[str, ...]) -> Mapping[str, str] | None:
     """Family → choice, if these are choices between licence families at all."""

@@ -8,8 +8,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Fault = Literal[
-    "rate_limited", "server_error", "wrong_shape", "connection_reset", "truncated", "invalid_json", "quota_exhausted"
-]
+    "rate_limited", "server_error", "wrong_shape", "connection_reset", "truncated", "invalid_json", "unsupported",
+    "quota_exhausted",
+]  # fmt: skip
 
 # Those that hit a fraction of the calls, in the order in which they share a draw: a new one goes to the end, so that
 # a seed goes on giving the others to the same calls.
@@ -20,6 +21,7 @@ _FRACTIONS: tuple[Fault, ...] = (
     "connection_reset",
     "truncated",
     "invalid_json",
+    "unsupported",
 )
 
 
@@ -27,9 +29,9 @@ class Switches(BaseModel):
     """The settings that tests and benchmarks turn, at start or through ``POST /switches``.
 
     The limits are those of a real endpoint: whoever goes above them is told so with 429 and when to come again, and is
-    counted. The six fractions share one draw per call, so they may not add up to more than 1. An exhausted quota comes
-    before them all: from then on every call gets it, until ``quota_exhausted_from`` is set to 0 or higher than the
-    calls made, or ``DELETE /stats`` starts the count over.
+    counted. The seven fractions share one draw per call, so they may not add up to more than 1. An exhausted quota
+    comes before them all: from then on every call gets it, until ``quota_exhausted_from`` is set to 0 or higher than
+    the calls made, or ``DELETE /stats`` starts the count over.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -42,6 +44,7 @@ class Switches(BaseModel):
     connection_reset: float = Field(default=0.0, ge=0, le=1, description="fraction of calls cut without an answer")
     truncated: float = Field(default=0.0, ge=0, le=1, description="fraction of answers cut off halfway (length)")
     invalid_json: float = Field(default=0.0, ge=0, le=1, description="fraction of answers no JSON where asked for")
+    unsupported: float = Field(default=0.0, ge=0, le=1, description="fraction of answers whose quotes are made up")
     quota_exhausted_from: int = Field(default=0, ge=0, description="this call and all later get 429 for quota; 0: none")
     key: str = Field(default="", description="the only key that is let in, else 401; empty: any")
     concurrency: int = Field(default=0, ge=0, description="calls in flight at most, else 429; 0: no limit")

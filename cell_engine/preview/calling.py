@@ -16,9 +16,10 @@ from cell_engine.errors import AutofillError
 from cell_engine.kinds.apart import Apart
 from cell_engine.kinds.base import PAUSING, RETRYABLE, Answer, Call, Failure, Kind, Outcome
 from cell_engine.kinds.registry import make_kinds
-from cell_engine.plan import Due
-from cell_engine.preview.comparing import Preview, Tried, agree
+from cell_engine.plan import NOT_FOUND, Due
+from cell_engine.preview.comparing import Before, Preview, Tried, agree
 from cell_engine.preview.preparing import Prepared
+from cell_engine.specs.text import Json
 from cell_engine.store import previews
 from cell_engine.store.budgets import JOB_TYPE, Left, left
 from cell_engine.store.claims import WorkerEndedError, beat, goodbye, register
@@ -82,6 +83,15 @@ async def _beat(link: Link, worker_id: UUID) -> None:
         await asyncio.sleep(LEASE_SECONDS / 3)
         with suppress(psycopg.OperationalError, WorkerEndedError):
             await link.call(beat, worker_id)
+
+
+def _agrees(before: Before, value: Json, not_found: str | None) -> bool | None:
+    was_not_found = before.state == NOT_FOUND
+    if (before.value is None and not was_not_found) or (value is None and not_found is None):
+        return None
+    if was_not_found or not_found is not None:
+        return was_not_found == (not_found is not None)
+    return agree(before.value, value)
 
 
 class _Run:
@@ -189,7 +199,7 @@ class _Run:
     def _take(self, row_id: int, outcome: Outcome) -> None:
         before = self._prepared.before[row_id]
         value = outcome.value if isinstance(outcome, Answer) else None
-        both = before.value is not None and value is not None
+        not_found = outcome.not_found if isinstance(outcome, Answer) else None
         failure = outcome if isinstance(outcome, Failure) else None
         self._preview.tried.append(
             Tried(
@@ -202,7 +212,8 @@ class _Run:
                 outcome.tokens_in,
                 outcome.tokens_out,
                 outcome.cost,
-                agree(before.value, value) if both else None,
+                _agrees(before, value, not_found),
+                not_found,
             )
         )
         if failure is not None and failure.error_class in PAUSING:

@@ -13,8 +13,8 @@ COUNTED_TYPES = ("choice", "boolean")
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What a cell shows now: a value, or, without one, its error class or "empty". `by_hand`: it is a person's.
-    `cost` in billionths of a dollar, of the AI's call, None where it is not known."""
+    """What a cell shows now: a value, or, without one, its error class, "not_found" or "empty". `by_hand`: it is a
+    person's. `cost` in billionths of a dollar, of the AI's call, None where it is not known."""
 
     value: Json = None
     state: str | None = None
@@ -24,7 +24,8 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One row: what is there, and what the changed column answers. `agrees` is None where one of them has no value."""
+    """One row: what is there, and what the changed column answers. `agrees` is None where one of them is no answer.
+    `not_found`: why there is no value, which is an answer."""
 
     row_id: int
     before: Before
@@ -36,6 +37,7 @@ class Tried:
     tokens_out: int = 0
     cost: int | None = 0
     agrees: bool | None = None
+    not_found: str | None = None
 
 
 @dataclass(slots=True)
@@ -51,7 +53,7 @@ class Preview:
 
     @property
     def compared(self) -> int:
-        """Rows with a value before and after."""
+        """Rows with an answer before and after."""
         return sum(one.agrees is not None for one in self.tried)
 
     @property

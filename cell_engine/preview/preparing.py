@@ -8,7 +8,7 @@ from cell_engine.errors import BadValueError, NotFoundError
 from cell_engine.estimate.calls import Past, read_past
 from cell_engine.estimate.drawing import choose_of
 from cell_engine.estimate.summing import Estimate, sum_up
-from cell_engine.plan import PROPOSED, Asked, Due, Row, plan
+from cell_engine.plan import NOT_FOUND, PROPOSED, Asked, Due, Row, plan
 from cell_engine.preview.comparing import Before
 from cell_engine.prices import prices
 from cell_engine.specs.compile import CompiledSpec
@@ -142,7 +142,7 @@ def _before(sampled: Sampled, column: Column) -> Before:
         return Before(None, "empty")
     if cell.error_class not in (None, PROPOSED):
         return Before(None, cell.error_class, cost=cost)
-    return Before(cell.ai_value, cell.error_class, cost=cost)
+    return Before(cell.ai_value, NOT_FOUND if cell.not_found is not None else cell.error_class, cost=cost)
 
 
 def _estimate(

@@ -5,6 +5,7 @@ the names in the file (dependencies, prompts), then the DAG.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from operator import attrgetter
@@ -14,25 +15,27 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from cell_engine.errors import Problem, SpecError
-from cell_engine.specs import prompt, yaml_lines
+from cell_engine.specs import examples, loading, prompt, yaml_lines
 from cell_engine.specs.compiled import CompiledSpec, SpecColumn, SpecDependency
 from cell_engine.specs.explain import explain, suggest
+from cell_engine.specs.files import FileColumns, FilesModel
 from cell_engine.specs.review import ReviewModel, RuleModel, review_of
 from cell_engine.specs.settings_models import SETTINGS_MODELS, KindSettings
 from cell_engine.specs.spec import CacheModel, CollectionModel, ColumnModel, DependencyModel, misfits
 from cell_engine.specs.text import shorten
 from cell_engine.specs.types import ColumnType, ValueType
-from cell_engine.specs.version import Cache
+from cell_engine.specs.version import Cache, usual_not_found
 
 __all__ = ["CompiledSpec", "SpecColumn", "SpecDependency", "compile_file", "compile_text"]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
-_COMPUTED_ONLY = ("deps", "mode", "timeout", "attempts", "cache", "review")
+_COMPUTED_ONLY = ("deps", "mode", "timeout", "attempts", "cache", "wait", "review")
 _DEFAULT_ATTEMPTS = 4
 _NESTED: dict[str, type[BaseModel]] = {
     "deps": DependencyModel,
     "cache": CacheModel,
+    "files": FilesModel,
     "review": ReviewModel,
     "review.when": RuleModel,
 }
@@ -66,8 +69,8 @@ class _Draft:
     raw: dict[str, Any]
     model: ColumnModel | None = None
     settings: KindSettings | None = None
-    deps: dict[str, bool] = field(default_factory=dict)
-    """By the name of each column read: whether it is optional."""
+    deps: dict[str, DependencyModel] = field(default_factory=dict)
+    """By the name of each column read."""
 
     @property
     def name(self) -> str | None:
@@ -97,6 +100,7 @@ class _Compiler:
         self.problems = list(document.problems)
         self.drafts: list[_Draft] = []
         self.by_name: dict[str, _Draft] = {}
+        self.defaults: dict[str, dict[str, Any]] = {}  # by kind, what the collection says for all its columns
 
     def compile(self) -> CompiledSpec:
         collection = self._collection()
@@ -105,15 +109,19 @@ class _Compiler:
         self._names()
         for draft in self.drafts:
             self._references(draft)
+            self._examples(draft)
         self._cycles()
-        if self.problems or collection is None:
+        files = self._files(collection)
+        self._loading()
+        if self.problems or collection is None or files is None:
             raise SpecError(sorted(set(self.problems)))
         keys = {name: str(draft.key) for name, draft in self.by_name.items()}
         return CompiledSpec(
             namespace=collection.namespace,
             name=collection.name,
             cap=collection.cap,
-            columns=tuple(_finish(draft, keys) for draft in self.drafts),
+            columns=tuple(_finish(draft, keys, files) for draft in self.drafts),
+            loading=loading.finish(collection, keys),
         )
 
     # Each value on its own.
@@ -128,6 +136,10 @@ class _Compiler:
         if isinstance(columns, list):
             rows = enumerate(columns)
             self.drafts = [_Draft(("columns", index), raw) for index, raw in rows if isinstance(raw, dict)]
+        for kind, model in SETTINGS_MODELS.items():
+            if model.defaults is not None and isinstance(block := data.get(kind), dict):
+                self._validate(model.defaults, block, (kind,), f"{kind}: ", model.defaults.model_fields)
+                self.defaults[kind] = _valid(model.defaults, block)  # what is wrong is said once, not of each column
         return self._validate(CollectionModel, data, (), "", CollectionModel.model_fields)
 
     def _values(self, draft: _Draft) -> None:
@@ -154,6 +166,8 @@ class _Compiler:
             needed = [name for name, info in model.model_fields.items() if info.is_required()]
             block = draft.raw.get(draft.kind, None if needed else {})
             path = (*draft.path, draft.kind)
+            if isinstance(block, dict):  # what the column says goes, also that it has none of it
+                block = self.defaults.get(draft.kind, {}) | block
             if model.value_types and draft.raw.get("type") not in (*model.value_types, None):
                 types = " or ".join(model.value_types)
                 self._problem((*draft.path, "type"), f"{subject}kind {kind} makes values of type {types}")
@@ -183,6 +197,14 @@ class _Compiler:
             self._problem((*draft.path, "type"), f"{draft.subject}type choice needs its choices: [...]")
         elif choices is not None and not takes_choices:
             self._problem((*draft.path, "choices"), f"{draft.subject}choices need type choice, not {name}")
+        measures = [key for key in ("unit", "currency") if draft.raw.get(key) is not None]
+        if measures and (name not in ("number", "integer") or len(measures) > 1):
+            why = (
+                "unit and currency exclude each other"
+                if len(measures) > 1
+                else f"only numbers have one, not type {name}"
+            )
+            self._problem((*draft.path, measures[0]), f"{draft.subject}{measures[0]}: {why}")
 
     def _validate(
         self, model: type[_Model], data: Any, path: yaml_lines.Path, subject: str, known: Iterable[str]
@@ -236,21 +258,27 @@ class _Compiler:
             if name in draft.deps:
                 self._problem_at(line, f"{subject}the dependency {name!r} is given twice")
             elif self._readable(draft, name, line):
-                draft.deps[name] = isinstance(dep, dict) and dep.get("optional") is True
+                draft.deps[name] = _dependency(name, dep)
         for name, line in self._prompt_references(draft, draft.kind):
             if not self._readable(draft, name, line) or name in draft.deps:
                 continue
             if declared is None:
-                draft.deps[name] = False
+                draft.deps[name] = DependencyModel(column=name)
             elif isinstance(declared, list):
                 message = f"the prompt refers to {{{{{name}}}}}, which is not among the deps: add it there"
                 self._problem_at(line, subject + message)
         if draft.model and draft.settings and not draft.deps and len(self.problems) == before:
             self._problem(draft.path, f"{subject}it reads no column: name those it needs in deps")
         reads_one = SETTINGS_MODELS[draft.kind].reads_one
-        if reads_one and draft.deps and (len(draft.deps) > 1 or any(draft.deps.values())):
+        if reads_one and draft.deps and (len(draft.deps) > 1 or any(map(_may_be_absent, draft.deps.values()))):
             message = f"kind {draft.kind} reads one column, {reads_one}, which is not optional"
             self._problem((*draft.path, "deps"), f"{subject}{message}")
+        wanted = SETTINGS_MODELS[draft.kind].reads_type
+        for name in draft.deps if wanted else ():
+            given = self.by_name[name].raw.get("type")
+            if given != wanted:
+                message = f"kind {draft.kind} reads a column of type {wanted}, and {name!r} is of type {given}"
+                self._problem((*draft.path, "deps"), f"{subject}{message}")
 
     def _prompt_references(self, draft: _Draft, kind: str) -> Iterator[tuple[str, int]]:
         """The names that the prompts of `draft` refer to, each once, with the line of the first."""
@@ -261,15 +289,31 @@ class _Compiler:
         for setting, text in settings.items():
             if not isinstance(text, str):
                 continue
+            is_own = setting in (draft.raw.get(kind) or {})  # else the collection's, and its mistake is said once
+            path, subject = ((*draft.path, kind), draft.subject) if is_own else ((kind,), f"{kind}: ")
             names = prompt.references(text)
-            lines = self.document.lines_within((*draft.path, kind, setting), prompt.REFERENCE, len(names))
+            lines = self.document.lines_within((*path, setting), prompt.REFERENCE, len(names))
             first_lines = dict(zip(reversed(names), reversed(lines), strict=True))
             for name in dict.fromkeys(names):
                 if setting in fields:
                     yield name, first_lines[name]
                 elif name in self.by_name:
                     message = f"{setting} is the same for every row: refer to {{{{{name}}}}} in {' or '.join(fields)}"
-                    self._problem_at(first_lines[name], draft.subject + message)
+                    self._problem_at(first_lines[name], subject + message)
+
+    def _examples(self, draft: _Draft) -> None:
+        found = getattr(draft.settings, "examples", None)
+        if not found or draft.settings is None or draft.kind is None or draft.model is None:
+            return
+        names = {
+            name
+            for text in draft.settings.prompt_fields
+            for name in prompt.references(getattr(draft.settings, text) or "")
+        }
+        settings = draft.settings.model_dump(mode="json", exclude={"examples"})
+        for place, key, message in examples.problems(found, _type_of(draft.model), settings, names):
+            path = (*draft.path, draft.kind, "examples", place, key)
+            self._problem(path, f"{draft.subject}examples[{place}].{key}: {message}")
 
     def _readable(self, draft: _Draft, name: str, line: int) -> bool:
         """Whether `name` is another column of the file; a problem in `line` if not."""
@@ -278,6 +322,20 @@ class _Compiler:
         elif name not in self.by_name:
             self._problem_at(line, f"{draft.subject}there is no column {shorten(name)}{suggest(name, self.by_name)}")
         return name != draft.name and name in self.by_name
+
+    def _files(self, collection: CollectionModel | None) -> FileColumns | None:
+        if collection is None:
+            return None
+        full_name = f"{collection.namespace}/{collection.name}"
+        types = {name: (draft.raw.get("type"), draft.raw.get("items")) for name, draft in self.by_name.items()}
+        computed = {name for name, draft in self.by_name.items() if draft.raw.get("kind") is not None}
+        files = FileColumns.of(full_name, collection.files, types, computed)
+        for path, message in files.problems:
+            self._problem(path, message)
+        for draft in self.drafts:
+            if draft.raw.get("wait") is not None and draft.kind and files.of_reader(draft.deps, None) is None:
+                self._problem((*draft.path, "wait"), f"{draft.subject}it reads no column of type file to wait for")
+        return files
 
     # The DAG.
 
@@ -300,6 +358,14 @@ class _Compiler:
             # Look for further cycles without this one's columns.
             graph = {name: deps - set(cycle) for name, deps in graph.items() if name not in cycle}
 
+    # How rows come in.
+
+    def _loading(self) -> None:
+        if isinstance(self.document.data, dict):
+            columns = {name: draft.raw for name, draft in self.by_name.items()}
+            for key, message in loading.problems(self.document.data, columns):
+                self._problem((key,), message)
+
     def _problem(self, path: yaml_lines.Path, message: str) -> None:
         self._problem_at(self.document.line(path), message)
 
@@ -307,19 +373,23 @@ class _Compiler:
         self.problems.append(Problem(self.document.file, line, message))
 
 
-def _finish(draft: _Draft, keys: dict[str, str]) -> SpecColumn:
+def _finish(draft: _Draft, keys: dict[str, str], files: FileColumns) -> SpecColumn:
     """The column of a draft that has no problem. `keys` by column name."""
     assert draft.model is not None
     model, settings = draft.model, draft.settings
-    items = "text" if model.type == "list" and model.items is None else model.items
-    column_type = ColumnType(model.type, tuple(model.choices or ()), items)
+    column_type = _type_of(model)
+    assert column_type is not None
     if settings is None:
-        return SpecColumn(keys[model.name], model.name, column_type, None, "never", (), 0.0, 0, {})
+        source = files.of_input(model.name)
+        return SpecColumn(keys[model.name], model.name, column_type, None, "never", (), 0.0, 0, {}, files=source)
     normalized = settings.model_dump(mode="json", exclude_none=True)
     for setting in settings.prompt_fields:
         if setting in normalized:
             normalized[setting] = prompt.split(normalized[setting], keys)
-    deps = (SpecDependency(keys[name], optional) for name, optional in draft.deps.items())
+    if found := getattr(settings, "examples", None):
+        normalized["examples"] = examples.normalize(found, column_type, keys)
+    deps = [_spec_dependency(keys[name], dep) for name, dep in draft.deps.items()]
+    deps += [SpecDependency(keys[name], optional=True, silent=True) for name in files.watched(draft.deps)]
     return SpecColumn(
         key=keys[model.name],
         name=model.name,
@@ -332,7 +402,44 @@ def _finish(draft: _Draft, keys: dict[str, str]) -> SpecColumn:
         settings=normalized,
         cache=_cache(model, settings),
         review=review_of(model.review),
+        files=files.of_reader(draft.deps, model.wait),
     )
+
+
+def _valid(model: type[BaseModel], data: dict[str, Any]) -> dict[str, Any]:
+    """What of `data` is right by itself."""
+    right = {}
+    for key, value in data.items():
+        with suppress(ValidationError):
+            model.model_validate({key: value})
+            right[key] = value
+    return right
+
+
+def _type_of(model: ColumnModel) -> ColumnType | None:
+    """None where types and what belongs to them do not fit together."""
+    items = "text" if model.type == "list" and model.items is None else model.items
+    try:
+        return ColumnType(model.type, tuple(model.choices or ()), items, model.unit, model.currency)
+    except ValueError:
+        return None
+
+
+def _dependency(name: str, dep: Any) -> DependencyModel:
+    """As written, or, where that has a mistake of its own, as far as that goes."""
+    try:
+        return DependencyModel.model_validate({"column": dep} if isinstance(dep, str) else dep)
+    except ValidationError:
+        return DependencyModel(column=name)
+
+
+def _may_be_absent(dep: DependencyModel) -> bool:
+    return dep.optional or dep.not_found == "run"
+
+
+def _spec_dependency(key: str, dep: DependencyModel) -> SpecDependency:
+    is_usual = dep.not_found == usual_not_found(dep.optional)
+    return SpecDependency(key, dep.optional, None if is_usual else dep.not_found)
 
 
 def _cache(column: ColumnModel, settings: KindSettings) -> Cache | None:

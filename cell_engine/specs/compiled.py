@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 
 from cell_engine.specs import prompt
+from cell_engine.specs.files import FileSource
+from cell_engine.specs.loading import SpecLoading
 from cell_engine.specs.review import Review
 from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
-from cell_engine.specs.version import Cache, Column, Dependency, Mode
+from cell_engine.specs.version import Cache, Column, Dependency, Mode, NotFound, dependency_json
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,8 @@ class SpecDependency:
 
     column: str
     optional: bool
+    not_found: NotFound | None = None
+    silent: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,18 +43,22 @@ class SpecColumn:
     attempts: int
     settings: Mapping[str, Json]
     cache: Cache | None = None
+    files: FileSource | None = None
     review: Review | None = None
 
     @cached_property
     def definition(self) -> dict[str, Json]:
         """What determines the answer, given the inputs."""
         ignored = SETTINGS_MODELS[self.kind].leaves_answer if self.kind is not None else ()
-        return {
+        said: dict[str, Json] = {
             "type": self.type.to_json(),
             "kind": self.kind,
-            "deps": [{"column": dep.column, "optional": dep.optional} for dep in self.deps],
+            "deps": [dependency_json(dep.column, dep.optional, dep.not_found, dep.silent) for dep in self.deps],
             "settings": {name: value for name, value in self.settings.items() if name not in ignored},
         }
+        if self.kind is not None and self.files is not None:
+            said["files"] = self.files.root  # other files by the same names
+        return said
 
     @cached_property
     def hash(self) -> bytes:
@@ -70,6 +78,8 @@ class SpecColumn:
         usual = Cache() if self.kind is not None and SETTINGS_MODELS[self.kind].cached else None
         if self.cache != usual:
             normalized["cache"] = None if self.cache is None else {"ttl": self.cache.ttl}
+        if self.files is not None:
+            normalized["files"] = self.files.to_json()
         if self.review is not None:
             normalized["review"] = self.review.to_json()
         return normalized
@@ -86,6 +96,7 @@ class CompiledSpec:
     name: str
     cap: int | None
     columns: tuple[SpecColumn, ...]
+    loading: SpecLoading = field(default_factory=SpecLoading)
 
     @cached_property
     def normalized(self) -> dict[str, Json]:
@@ -94,6 +105,7 @@ class CompiledSpec:
             "name": self.name,
             "cap": self.cap,
             "columns": [column.normalized for column in self.columns],
+            **self.loading.normalized,
         }
 
     @cached_property
@@ -110,12 +122,13 @@ class CompiledSpec:
                 type=column.type,
                 kind=column.kind,
                 mode=column.mode,
-                deps=tuple(Dependency(ids[dep.column], dep.optional) for dep in column.deps),
+                deps=tuple(Dependency(ids[dep.column], dep.optional, dep.not_found, dep.silent) for dep in column.deps),
                 timeout=column.timeout,
                 attempts=column.attempts,
                 settings=_bind_settings(column, ids),
                 hash=column.hash,
                 cache=column.cache,
+                files=column.files,
                 review=column.review,
             )
             for column in self.columns

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from cell_engine.specs import duration
+from cell_engine.specs.files import FilesModel, root_as_files
 from cell_engine.specs.review import ReviewModel, required_as_review
 from cell_engine.specs.text import shorten
-from cell_engine.specs.types import ItemType, ValueType
-from cell_engine.specs.version import Mode
+from cell_engine.specs.types import OTHER_UNIT, ItemType, ValueType
+from cell_engine.specs.version import Mode, NotFound
 
 KEPT_DAYS = 90
 """How long the cache keeps an answer."""
@@ -41,16 +42,26 @@ def _check_choices(choices: list[str]) -> list[str]:
     return choices
 
 
+def _check_unit(unit: str) -> str:
+    if not unit or unit != unit.strip() or len(unit) > 40 or unit == OTHER_UNIT:
+        raise ValueError(f"{shorten(unit)} is no unit: one such as kg or m², without spaces around it")
+    return unit
+
+
 def _name_as_dependency(value: Any) -> Any:
     return {"column": value} if isinstance(value, str) else value
+
+
+def _name_as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
 
 
 def _seconds(text: Any) -> float:
     found = duration.seconds(text)
     if found is None or not 0 < found <= KEPT_DAYS * 86_400:
         raise ValueError(
-            f"{shorten(str(text))} is no time to live: a whole number with s, m, h or d, such as 12h or 7d, "
-            f"and {KEPT_DAYS}d at most, for as long answers are kept"
+            f"{shorten(str(text))} is no length of time: a whole number with s, m, h or d, such as 12h or 7d, "
+            f"and {KEPT_DAYS}d at most"
         )
     return float(found)
 
@@ -67,6 +78,7 @@ class DependencyModel(Strict):
 
     column: str
     optional: bool = False
+    not_found: NotFound | None = None
 
 
 class CacheModel(Strict):
@@ -91,12 +103,15 @@ class ColumnModel(Strict):
     type: ValueType
     choices: Annotated[list[str], Field(min_length=1), AfterValidator(_check_choices)] | None = None
     items: ItemType | None = None
+    unit: Annotated[str, AfterValidator(_check_unit)] | None = None
+    currency: str | None = Field(None, pattern="^[A-Z]{3}$")
     kind: str | None = None
     deps: list[Annotated[DependencyModel, BeforeValidator(_name_as_dependency)]] | None = None
     mode: Mode | None = None
     timeout: float | None = Field(None, gt=0, le=86_400)
     attempts: int | None = Field(None, ge=1, le=100)
     cache: Annotated[CacheModel, BeforeValidator(_switch_as_cache)] | None = None
+    wait: Annotated[float, BeforeValidator(_seconds)] | None = None
     review: Annotated[ReviewModel, BeforeValidator(required_as_review)] | None = None
 
 
@@ -120,9 +135,15 @@ def misfits(column: ColumnModel) -> Iterator[tuple[str, str]]:
 
 
 class CollectionModel(Strict):
-    """A collection. Its columns are validated one by one, as ColumnModel, so that one mistake hides no other."""
+    """A collection. Its columns are validated one by one, as ColumnModel, so that one mistake hides no other; so are
+    the defaults of a kind's settings."""
 
     namespace: Name
     name: Name
     cap: int | None = Field(None, ge=1, le=2**31 - 1)
+    files: Annotated[FilesModel, BeforeValidator(root_as_files)] | None = None
+    key: Annotated[list[str], BeforeValidator(_name_as_list), Field(min_length=1, max_length=4)] | None = None
+    delete_share: float | None = Field(None, ge=0, le=1)
+    llm: dict[str, Any] | None = None
+    feed: str | None = None
     columns: list[dict[str, Any]] = Field(min_length=1)

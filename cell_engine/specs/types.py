@@ -1,4 +1,4 @@
-"""The ten column types: what a cell may hold. A value that does not fit is refused, never cast.
+"""The eleven column types: what a cell may hold. A value that does not fit is refused, never cast.
 
 `accept` takes a value that already has a type (Parquet, a model's or a function's answer); `parse` takes text
 (CSV, the command line). Both return JSON, cleaned; both raise BadValueError with a message that names the type and
@@ -16,12 +16,13 @@ from typing import Any, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 from cell_engine.errors import BadValueError
+from cell_engine.specs.paths import check_path
 from cell_engine.specs.text import Json, clean, clean_text, fits_double, shorten
 
 __all__ = ["ColumnType", "ItemType", "Json", "ValueType", "clean", "clean_text", "shorten"]
 
-ItemType = Literal["text", "number", "integer", "boolean", "date", "datetime", "choice", "json", "url"]
-ValueType = Literal["text", "number", "integer", "boolean", "date", "datetime", "choice", "list", "json", "url"]
+ItemType = Literal["text", "number", "integer", "boolean", "date", "datetime", "choice", "json", "url", "file"]
+ValueType = Literal["text", "number", "integer", "boolean", "date", "datetime", "choice", "list", "json", "url", "file"]
 
 # What bigint holds, so that the typed view can cast every integer.
 _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
@@ -36,16 +37,25 @@ _OFFSET = re.compile(r"Z|[-+][0-9]{2}:[0-9]{2}")
 # urlsplit drops tabs and newlines; browsers read a backslash as a slash. Refuse both rather than guess.
 _URL_FORBIDDEN = re.compile("[\x00-\x20\x7f-\xa0\u2028\u2029\ud800-\udfff\\\\]|\\s")
 
+OTHER_UNIT = "other"
+"""What a model says of an amount that is in another unit than the column's: no unit may be called so."""
+
 _JSON_TEXT = "The JSON value, written as JSON text."
 
 
 @dataclass(frozen=True)
 class ColumnType:
-    """A column's type: its name, the `choices` where values are choices, the type of a list's `items`."""
+    """A column's type: its name, the `choices` where values are choices, the type of a list's `items`.
+
+    `unit` or `currency` (ISO 4217): what the column's numbers count. Values are numbers all the same; a model has to
+    say that what it read was in it.
+    """
 
     name: ValueType
     choices: tuple[str, ...] = ()
     items: ItemType | None = None
+    unit: str | None = None
+    currency: str | None = None
 
     def __post_init__(self) -> None:
         if self.name not in get_args(ValueType):
@@ -87,6 +97,8 @@ class ColumnType:
         match self.name:
             case "text":
                 return {"type": "string"}
+            case "number" | "integer" if self._measure is not None:
+                return self._measured_schema(self._measure)
             case "number" | "integer" | "boolean":
                 return {"type": self.name}
             case "date":
@@ -98,6 +110,8 @@ class ColumnType:
                 return {"type": "string", "enum": list(self.choices)}
             case "url":
                 return {"type": "string", "description": "An absolute http or https URL."}
+            case "file":
+                return {"type": "string", "description": "The relative path of a file."}
             case "json":
                 return {"type": "string", "description": _JSON_TEXT}
             case "list":
@@ -111,7 +125,17 @@ class ColumnType:
             return self.parse(value)
         if self.name == "list" and self.items == "json" and isinstance(value, list):
             return self._accept_items(value, self._item_type.accept_answer)
+        if self._measure is not None:
+            return self._accept_measured(value, self._measure)
         return self.accept(value)
+
+    def as_answer(self, value: Json) -> Json:
+        """A value as a model is to write it: what `accept_answer` takes back."""
+        if self.name == "json":
+            return json.dumps(value, ensure_ascii=False)
+        if self.name == "list" and self.items == "json" and isinstance(value, list):
+            return [json.dumps(item, ensure_ascii=False) for item in value]
+        return value if self._measure is None else {"amount": value, "unit": self._measure}
 
     def to_json(self) -> dict[str, Json]:
         definition: dict[str, Json] = {"name": self.name}
@@ -119,18 +143,49 @@ class ColumnType:
             definition["choices"] = list(self.choices)
         if self.items:
             definition["items"] = self.items
+        if self.unit:
+            definition["unit"] = self.unit
+        if self.currency:
+            definition["currency"] = self.currency
         return definition
 
     @classmethod
     def from_json(cls, definition: Mapping[str, Any]) -> "ColumnType":
-        return cls(definition["name"], tuple(definition.get("choices", ())), definition.get("items"))
+        more = (definition.get(key) for key in ("items", "unit", "currency"))
+        return cls(definition["name"], tuple(definition.get("choices", ())), *more)
+
+    @property
+    def _measure(self) -> str | None:
+        return self.unit or self.currency
+
+    def _measured_schema(self, measure: str) -> dict[str, Any]:
+        """The unit that was read beside it: asked for the number alone, a model gives dollars for euros without a word."""
+        what = f"the currency {measure} (ISO 4217)" if self.currency else f"the unit {measure}"
+        said = f"{measure} if the amount is in {what}, or without any there; {OTHER_UNIT} if it is in another one."
+        return {
+            "type": "object",
+            "properties": {
+                "amount": {"type": self.name, "description": "The number alone, as it stands there: not converted."},
+                "unit": {"type": "string", "enum": [measure, OTHER_UNIT], "description": said},
+            },
+            "required": ["amount", "unit"],
+            "additionalProperties": False,
+        }
+
+    def _accept_measured(self, value: object, measure: str) -> Json:
+        if not isinstance(value, dict) or value.keys() != {"amount", "unit"}:
+            raise self._bad(value, 'expected an object with the keys "amount" and "unit"')
+        if value["unit"] != measure:
+            raise self._bad(value["amount"], f"not in {measure}, which is what this column holds; nothing is converted")
+        return self.accept(value["amount"])
 
     @property
     def _item_type(self) -> "ColumnType":
         return ColumnType(cast(ItemType, self.items), self.choices)
 
     def _bad(self, value: object, why: str) -> BadValueError:
-        return BadValueError(f"type {self.name}: {shorten(value)}: {why}")
+        shown = str(value)[:80] if isinstance(value, Decimal) else shorten(value)
+        return BadValueError(f"type {self.name}: {shown}: {why}")
 
     def _accept_text(self, value: object) -> Json:
         if not isinstance(value, str):
@@ -254,6 +309,14 @@ class ColumnType:
             raise self._bad(value, "the URL names no host")
         return clean_text(value)
 
+    def _accept_file(self, value: object) -> Json:
+        if not isinstance(value, str):
+            raise self._bad(value, f"expected a path, not {_kind_of(value)}")
+        try:
+            return check_path(value)
+        except BadValueError as error:
+            raise BadValueError(f"type file: {error}") from None
+
     def _parse_integer(self, text: str) -> int:
         if _INTEGER.fullmatch(text):
             if len(text) > 20:  # longer than any 64-bit integer, and int() refuses thousands of digits
@@ -303,12 +366,15 @@ _ACCEPT: dict[str, Callable[[ColumnType, object], Json]] = {
     "list": ColumnType._accept_list,
     "json": ColumnType._accept_json,
     "url": ColumnType._accept_url,
+    "file": ColumnType._accept_file,
 }
 
 
 def _kind_of(value: object) -> str:
     """What a person calls the type of `value`."""
-    names = {bool: "a boolean", int: "an integer", float: "a number", str: "text", list: "a list", dict: "an object"}
+    names = {bool: "a boolean", int: "an integer", str: "text", list: "a list", dict: "an object"}
+    if isinstance(value, float | Decimal):
+        return "a number"
     return names.get(type(value), type(value).__name__)
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from graphlib import TopologicalSorter
 from typing import Any, Literal
 
+from cell_engine.specs.files import FileSource
 from cell_engine.specs.review import Review
 from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.text import Json
@@ -17,12 +18,44 @@ from cell_engine.specs.types import ColumnType
 Mode = Literal["on_change", "cron", "never"]
 
 
+NotFound = Literal["skip", "run", "propagate"]
+"""What a cell comes to whose input was not found: blocked; computed with that input absent; not found itself."""
+
+
 @dataclass(frozen=True)
 class Dependency:
-    """A column that is read, by id. A row is not computed while a dependency that is not `optional` is missing."""
+    """A column that is read, by id. A row is not computed while a dependency that is not `optional` is missing.
+
+    `not_found` is None where it is as usual, so that a definition that says nothing of it is what it always was. One
+    that is `silent` is followed only: its change makes the reader due, which is not given its value.
+    """
 
     column: int
     optional: bool
+    not_found: NotFound | None = None
+    silent: bool = False
+
+    @property
+    def if_not_found(self) -> NotFound:
+        return self.not_found or usual_not_found(self.optional)
+
+    def to_json(self) -> dict[str, Json]:
+        return dependency_json(self.column, self.optional, self.not_found, self.silent)
+
+
+def usual_not_found(optional: bool) -> NotFound:
+    """Where a dependency says nothing of it, not found is as good as missing."""
+    return "run" if optional else "skip"
+
+
+def dependency_json(
+    column: int | str, optional: bool, not_found: NotFound | None, silent: bool = False
+) -> dict[str, Json]:
+    """Only what is said, so that a definition that says nothing of the rest is what it always was."""
+    definition: dict[str, Json] = {"column": column, "optional": optional}
+    if not_found is not None:
+        definition["not_found"] = not_found
+    return definition | {"silent": True} if silent else definition
 
 
 @dataclass(frozen=True)
@@ -40,6 +73,7 @@ class Column:
     failure stays. `settings` are the kind's own, normalized. `hash` (16 bytes) covers the definition: type, kind,
     dependencies by key and settings, and nothing that leaves the answer alone (name, mode, timeout, attempts, cache,
     review). `cache` is None for a column that computes each cell itself, `review` for one that shows answers at once.
+    `files` is there where it has to do with files.
     """
 
     id: int
@@ -54,6 +88,7 @@ class Column:
     settings: Mapping[str, Json] = field(hash=False)
     hash: bytes
     cache: Cache | None = None
+    files: FileSource | None = None
     review: Review | None = None
 
     @property
@@ -65,14 +100,14 @@ class Column:
 
     def to_json(self) -> dict[str, Json]:
         """The column as JSON, all of it; `from_json` reads it back."""
-        return {
+        said: dict[str, Json] = {
             "id": self.id,
             "key": self.key,
             "name": self.name,
             "type": self.type.to_json(),
             "kind": self.kind,
             "mode": self.mode,
-            "deps": [{"column": dep.column, "optional": dep.optional} for dep in self.deps],
+            "deps": [dep.to_json() for dep in self.deps],
             "timeout": self.timeout,
             "attempts": self.attempts,
             "settings": dict(self.settings),
@@ -80,6 +115,7 @@ class Column:
             "cache": None if self.cache is None else {"ttl": self.cache.ttl},
             "review": None if self.review is None else self.review.to_json(),
         }
+        return said if self.files is None else said | {"files": self.files.to_json()}
 
     @classmethod
     def from_json(cls, definition: Mapping[str, Any]) -> "Column":
@@ -90,12 +126,16 @@ class Column:
             type=ColumnType.from_json(definition["type"]),
             kind=definition["kind"],
             mode=definition["mode"],
-            deps=tuple(Dependency(dep["column"], dep["optional"]) for dep in definition["deps"]),
+            deps=tuple(
+                Dependency(dep["column"], dep["optional"], dep.get("not_found"), dep.get("silent", False))
+                for dep in definition["deps"]
+            ),
             timeout=float(definition["timeout"]),
             attempts=definition["attempts"],
             settings=definition["settings"],
             hash=bytes.fromhex(definition["hash"]),
             cache=_cache(definition),
+            files=FileSource.from_json(definition.get("files")),
             review=Review.from_json(definition.get("review")),
         )
 

@@ -42,10 +42,15 @@ def needs_offline_model(environment: Mapping[str, str] = os.environ) -> bool:
     return not any(environment.get(name) for name in _OPENAI)
 
 
-def plan_services(settings: Settings, url: str) -> Plan:
-    """All services of one machine on the database at `url`. Ports are chosen now."""
-    # Keys are for the worker alone: nothing else calls a model.
-    shared = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+def plan_services(
+    settings: Settings, url: str, *, dagster: bool = True, of_worker: Mapping[str, str] | None = None
+) -> Plan:
+    """All services of one machine on the database at `url`, or those without Dagster. Ports are chosen now.
+
+    `of_worker` are variables of the worker's environment alone.
+    """
+    # Keys are for the worker alone: nothing else calls a model. Where other databases are is for who loads from them.
+    shared = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "AUTOFILL_SOURCE_"))}
     shared |= {"AUTOFILL_HOME": str(settings.home), "AUTOFILL_DATABASE_URL": url, "PYTHONUNBUFFERED": "1"}
     model: list[Service] = []
     urls: dict[str, str] = {}
@@ -68,7 +73,7 @@ def plan_services(settings: Settings, url: str) -> Plan:
         Service(
             "worker",
             _python("cell_engine.cli", "worker"),
-            shared | keys,
+            shared | keys | dict(of_worker or {}),
             _ENGINE_TIER,
             ready=_registered(url),
             after=tuple(service.name for service in model),
@@ -76,6 +81,8 @@ def plan_services(settings: Settings, url: str) -> Plan:
         ),
         Service("janitor", _python("cell_engine.cli", "janitor"), shared, _ENGINE_TIER),
     ]
+    if not dagster:
+        return Plan((*model, *engine), urls)
     if find_spec("dagster_webserver") is None:
         note = "Dagster is not installed, so there is no orchestration: pip install 'collection-autofill[dagster]'"
         return Plan((*model, *engine), urls, (note,))

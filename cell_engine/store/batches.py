@@ -1,7 +1,7 @@
 """Batches: rows that arrived together, with all of their rows or not at all."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -12,9 +12,8 @@ from cell_engine.specs.version import Version
 from cell_engine.store.collections import hold_version
 from cell_engine.store.database import Connection, run, statement
 from cell_engine.store.demands import RangeScope, dispatch_in_transaction
+from cell_engine.store.rejected import REJECTED_KEPT, Rejected, keep_rejected
 from cell_engine.store.results import end_dispatches
-
-REJECTED_KEPT = 1000
 
 
 class InputsChangedError(AutofillError):
@@ -61,7 +60,7 @@ def add_batch(
     *,
     source: str,
     actor: str,
-    rejected: Sequence[tuple[int, str]] = (),
+    rejected: Sequence[Rejected] = (),
     demand: bool = True,
 ) -> tuple[Batch, bool]:
     """Add `rows` (column id → accepted value; None or absent is missing) as one batch; returns it, and if it is new.
@@ -70,15 +69,42 @@ def add_batch(
     else this raises InputsChangedError and adds nothing. With `demand`, what the rows make due is dispatched in the
     same transaction. A known key changes nothing: the same content twice is the same batch, also when two loaders race.
     """
-    collection_id = version.collection_id
-    known = find_batches(connection, collection_id, [key])
+    known = find_batches(connection, version.collection_id, [key])
     if known:
         return known[0], False
+
+    def fill(batch_id: int, first_row: int) -> None:
+        _copy(connection, version.collection_id, batch_id, first_row, rows)
+
+    return make_batch(
+        connection, version, key, len(rows), fill, source=source, actor=actor, rejected=rejected, demand=demand
+    )
+
+
+def make_batch(
+    connection: Connection,
+    version: Version,
+    key: str,
+    rows: int,
+    fill: Callable[[int, int], None],
+    *,
+    source: str,
+    actor: str,
+    rejected: Sequence[Rejected] = (),
+    demand: bool = True,
+    before: Callable[[], None] = lambda: None,
+) -> tuple[Batch, bool]:
+    """`add_batch` of so many rows, which `fill(batch id, first row id)` adds within the batch's transaction.
+
+    `before` is called first in it: whatever it raises keeps the batch from being made.
+    """
+    collection_id = version.collection_id
     # A transaction of its own: the collection's lock is not held while rows stream in, and a gap hurts nobody.
-    range_ = run(connection, "batch_reserve", collection_id=collection_id, rows=len(rows)).fetchone()
+    range_ = run(connection, "batch_reserve", collection_id=collection_id, rows=rows).fetchone()
     assert range_ is not None
     dispatch_id: int | None = None
     with connection.transaction():
+        before()
         added = run(
             connection,
             "batch_insert",
@@ -87,30 +113,32 @@ def add_batch(
             key=key,
             source=source,
             first_row=range_.first_row,
-            last_row=range_.first_row + len(rows) - 1,
-            rejected=json.dumps(list(rejected[:REJECTED_KEPT])),
+            last_row=range_.first_row + rows - 1,
+            rejected=json.dumps([(one.line, one.reason) for one in rejected[:REJECTED_KEPT]]),
             rejected_rows=len(rejected),
             actor=actor,
         ).fetchone()
         if added is not None:
-            _copy(connection, collection_id, range_.batch_id, range_.first_row, rows)
+            keep_rejected(connection, collection_id, rejected, batch_id=range_.batch_id)
+            fill(range_.batch_id, range_.first_row)
             if demand and rows:
                 dispatch_id, _ = dispatch_in_transaction(
                     connection,
                     collection_id,
-                    RangeScope(((range_.first_row, range_.first_row + len(rows) - 1),)),
+                    RangeScope(((range_.first_row, range_.first_row + rows - 1),)),
                     reason="load",
                     actor=actor,
                 )
             # Last: no apply waits while rows stream in, and the order of apply's own locks (the collection's first).
-            _check_inputs(version, hold_version(connection, collection_id))
+            check_inputs(version, hold_version(connection, collection_id))
     if dispatch_id is not None:
         end_dispatches(connection, [dispatch_id])
     (batch,) = find_batches(connection, collection_id, [key])
     return replace(batch, dispatch_id=dispatch_id), added is not None
 
 
-def _check_inputs(checked: Version, current: Version) -> None:
+def check_inputs(checked: Version, current: Version) -> None:
+    """Raises InputsChangedError where rows checked against the one version may not fit the other."""
     types = {column.id: column.type for column in current.columns}
     for column in checked.input_columns:
         if types.get(column.id) != column.type:

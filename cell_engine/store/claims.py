@@ -44,7 +44,7 @@ class RowKey(NamedTuple):
 class Reading:
     """Everything a visit plans with. `signal` is the latest demand it covers, `raised` how
     often demand had come; `deaths` are workers that have died with the row in flight; `waits`
-    how often it has waited for another row's call, on end."""
+    how often it has waited for another row's call, on end; `waited` seconds that columns have for a file."""
 
     key: RowKey
     token: Token
@@ -60,6 +60,7 @@ class Reading:
     version: int
     batch_id: int
     row: Row
+    waited: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -309,6 +310,7 @@ def _reading(worker_id: UUID, one: Any) -> Reading:
             change=one.change,
             deleted=one.deleted,
         ),
+        waited={int(column): seconds for column, seconds in one.waited.items()} if one.waited else {},
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from cell_engine.errors import BadValueError, NotFoundError
 from cell_engine.specs.compile import CompiledSpec
+from cell_engine.specs.loading import Loading
 from cell_engine.specs.version import Column, Version
 from cell_engine.store.database import Connection, run
 
@@ -48,6 +49,12 @@ def load_version(connection: Connection, collection_id: int, number: int | None 
         number = int(current.version)
     columns = run(connection, "version_columns", collection_id=collection_id, number=number)
     return Version(collection_id, number, tuple(Column.from_json(one.definition) for one in columns))
+
+
+def load_loading(connection: Connection, collection_id: int) -> Loading:
+    """How rows come into the collection, by its current version."""
+    found = run(connection, "version_loading", collection_id=collection_id).fetchone()
+    return Loading.from_json(None if found is None else found.loading)
 
 
 def hold_version(connection: Connection, collection_id: int) -> Version:
@@ -105,6 +112,7 @@ def add_version(connection: Connection, collection: Collection, spec: CompiledSp
         hash=spec.hash,
         actor=actor,
         cap=spec.cap,
+        loading=None if (declared := spec.loading.bind(ids)) is None else json.dumps(declared),
         columns=[column.id for column in columns],
         names=[column.name for column in columns],
         kinds=[column.kind for column in columns],

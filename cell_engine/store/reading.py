@@ -9,7 +9,7 @@ from cell_engine.store.database import Connection, run
 
 FAILED = frozenset(
     {"transient", "rate_limited", "quota", "auth", "model_missing", "too_long", "truncated", "refused", "schema",
-     "bad_input", "function_error", "crashed"}
+     "bad_input", "function_error", "crashed", "unsupported"}
 )  # fmt: skip
 
 

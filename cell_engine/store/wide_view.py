@@ -37,6 +37,7 @@ _CASTS: dict[str, tuple[str | None, str]] = {
     "text": _TEXT,
     "choice": _TEXT,
     "url": _TEXT,
+    "file": _TEXT,
     "number": ("number", "value::numeric"),
     "integer": (
         "number",

@@ -75,9 +75,11 @@ class Holds:
     def trip(self, collection_id: int, column: Column, failure: Failure, probed: int) -> Refused:
         """A call met quota, auth or a missing model: nothing more of the kind is called until that is put right.
 
-        A missing model is its column's own trouble; an account is the whole lane's.
+        A missing model is its column's own trouble, and so is an account that the column names itself; the account that
+        all share is the whole lane's.
         """
-        of_column = column.id if failure.error_class == "model_missing" else None
+        is_own = failure.error_class == "model_missing" or bool(column.settings.keys() & {"base_url", "key"})
+        of_column = column.id if is_own else None
         self._trips.append(
             Trip(
                 collection_id,

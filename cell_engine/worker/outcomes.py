@@ -3,9 +3,19 @@
 import random
 from collections.abc import Mapping
 
-from cell_engine.kinds.base import PAUSING, Answer, Call, ErrorClass, Failure, Kind, Outcome
+from cell_engine.kinds.base import PAUSING, WAITING, Answer, Call, ErrorClass, Failure, Kind, Outcome
 from cell_engine.log import get_logger
-from cell_engine.plan import BLOCKED, PROPOSED, Blocked, Cell, Current, Waiting, is_held
+from cell_engine.plan import (
+    BLOCKED,
+    NOT_FOUND,
+    PROPOSED,
+    Blocked,
+    Cell,
+    Current,
+    Unfound,
+    Waiting,
+    is_held,
+)
 from cell_engine.specs.text import Json
 from cell_engine.specs.version import Column
 from cell_engine.store.claims import Reading
@@ -14,8 +24,8 @@ from cell_engine.worker.calls import Called, Settled, Task
 
 BACKOFF_SECONDS = (1.0, 60.0)
 
-UNCOUNTED: frozenset[ErrorClass] = PAUSING | {"rate_limited"}
-"""What costs a cell no attempt: told to wait, or met by every cell of its lane alike."""
+UNCOUNTED: frozenset[ErrorClass] = PAUSING | {"rate_limited", WAITING}
+"""What costs a cell no attempt: told to wait, met by every cell of its lane alike, or a file that is still to come."""
 
 log = get_logger(__name__)
 
@@ -34,9 +44,14 @@ def addressed(reading: Reading, column_id: int, read_change: int) -> Result:
     )
 
 
-def found_by_plan(reading: Reading, step: Blocked | Current | Waiting) -> Result:
+def found_by_plan(reading: Reading, step: Blocked | Unfound | Current | Waiting) -> Result:
     """What a plan found without a call."""
     result = addressed(reading, step.column.id, step.read_change)
+    if isinstance(step, Unfound):
+        # An answer that no call was made for, as one from the cache: as new as the demand that it was planned with.
+        result.cached, result.demanded = True, reading.signal
+        result.fingerprint, result.details = step.fingerprint, {NOT_FOUND: step.reason}
+        return result
     result.call = False
     if isinstance(step, Current):
         if step.stale:
@@ -55,6 +70,13 @@ def review(column: Column, reading: Reading, result: Result) -> None:
     """An answer of a column whose answers people look at first is proposed, not shown."""
     if column.review is not None and is_held(column, reading.row.cells.get(column.id), result.value):
         result.state = "proposed"
+
+
+def details_of(answer: Answer) -> Mapping[str, Json] | None:
+    """What is stored beside an answer's value; with the reason, where there is none."""
+    if answer.not_found is None:
+        return answer.details
+    return {**(answer.details or {}), NOT_FOUND: answer.not_found}
 
 
 def outcome_at_once(kind: Kind, call: Call) -> Outcome | None:

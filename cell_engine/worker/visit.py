@@ -26,6 +26,7 @@ from cell_engine.specs.version import Column, Version
 from cell_engine.store.cache import Ask
 from cell_engine.store.claims import Reading, RowKey
 from cell_engine.store.results import Ending, Release, Result, Stored
+from cell_engine.worker import patience
 from cell_engine.worker.calls import Awaited, Called, Calls, Hit, Order, Task
 from cell_engine.worker.finalizer import Answered, Entry
 from cell_engine.worker.foresight import nothing_follows
@@ -35,9 +36,9 @@ from cell_engine.worker.outcomes import (
     UNCOUNTED,
     addressed,
     cell_after,
+    details_of,
     found_by_plan,
     outcome_at_once,
-    pause,
     review,
     settled,
 )
@@ -421,6 +422,7 @@ class Visit:
             review(due.column, self._reading, result)
             return result
         outcome, result.cache_signal, probed = came
+        outcome = patience.look(reading, due.column, outcome)
         result.model = outcome.model
         result.tokens_in = outcome.tokens_in
         result.tokens_out = outcome.tokens_out
@@ -432,7 +434,7 @@ class Visit:
             result.dispatch_id = asked.dispatch  # who pays, as the store will find
         if not isinstance(outcome, Failure):
             result.value = outcome.value
-            result.details = outcome.details
+            result.details = details_of(outcome)
             review(due.column, self._reading, result)
         elif outcome.error_class in PAUSING:
             result.retry = True
@@ -443,7 +445,7 @@ class Visit:
             limited = outcome.error_class in UNCOUNTED
             result.retry = limited or (outcome.error_class in RETRYABLE and failed < due.column.attempts)
             if result.retry:
-                self._rest.waiting[due.column.id] = Wait(pause(failed, outcome.retry_after), limited)
+                self._rest.waiting[due.column.id] = patience.rest(outcome, failed)
         if probed != FREE and not result.retry:
             # A cell's own error, too, says that the account, the key and the model are there.
             self._host.holds.prove(probed)

@@ -12,7 +12,12 @@ select
         when definition.column_id = any(work.computing) then 'computing'
         when work.demand ? definition.column_id::text
             or (work.row_id is not null and definition.mode = 'on_change' and behind.outdated)
-            then case when work.state = 'parked' or is_held then 'paused' else 'queued' end
+            then case when work.state = 'parked' or is_held then 'paused'
+                      when work.waiting ? definition.column_id::text
+                           -- all else that was due is computed by now: this waits for what waits for a file
+                           or (work.waiting is not null and work.state = 'delayed'
+                               and not work.attempts ? definition.column_id::text) then 'waiting'
+                      else 'queued' end
         when ahead.state in ('queued', 'paused') then case when is_held then 'paused' else ahead.state end
         -- reads an answer under review, or what will be computed from it: not before that has ended
         when definition.mode = 'on_change' and behind.outdated
@@ -43,6 +48,7 @@ select
         when behind.outdated and (cell.canceled > cell.called or ahead.state = 'canceled') then 'canceled'
         when cell.computed_at is null then 'empty'
         when behind.outdated then 'outdated'
+        when cell.ai_value is null and cell.details ? 'not_found' then 'not_found'
         else 'ready'
     end as status,
     cell.error_class,

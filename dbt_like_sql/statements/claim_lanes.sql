@@ -36,7 +36,8 @@ queued as (
 ),
 -- Lanes deep in what sweeps have handed over. While there is one, the collection's sweeps wait in the other lanes, and a
 -- sweep waits while as much of its own lane is to be tried again: a fast column before a slow one, or a provider that is
--- away, would fill `work` with all of the collection.
+-- away, would fill `work` with all of the collection. Of rows that wait for files ten times as many may: those behind them
+-- have theirs, perhaps.
 deep as materialized (
     select lane_walk.* from lane_walk
     join autofill.collection on collection.id = lane_walk.collection_id
@@ -57,8 +58,14 @@ swept as (
         select from deep where deep.collection_id = open.collection_id and deep.job_type <> open.job_type)
       and not exists (
         select from autofill.work
-        where state = 'delayed' and work.collection_id = open.collection_id and work.job_type = open.job_type
+        where state = 'delayed' and waiting is null
+          and work.collection_id = open.collection_id and work.job_type = open.job_type
         offset %(backlog)s limit 1)
+      and not exists (
+        select from autofill.work
+        where state = 'delayed' and waiting is not null
+          and work.collection_id = open.collection_id and work.job_type = open.job_type
+        offset 10 * %(backlog)s limit 1)
 ),
 -- Lanes whose calls are not to be made now (quota, auth, budget); one row goes out where this worker may try one.
 holding as (

@@ -34,6 +34,7 @@ raised as (
         dirty = work.state = 'computing',
         -- an edit is tried at once and afresh, but never sooner than a storm's brake allows
         attempts = case when %(priority)s = 'edit' then '{}' else work.attempts end,
+        waiting = case when %(priority)s = 'edit' then null else work.waiting end,
         state = case when work.state = 'parked' then 'queued'
                      when %(priority)s = 'edit' and work.state = 'delayed' and not work.deferred then 'queued'
                      else work.state end,

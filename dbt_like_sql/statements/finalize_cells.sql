@@ -50,7 +50,10 @@ judged as materialized (
             (work.demand -> item.column_id::text ->> 1)::bigint as forced_now,
             row.deleted_at is not null or collection_column.deleted_at is not null as deleted,
             -- a failed attempt; not what was told to wait, or would have met the same in any cell
-            item.retry and item.error_class <> all('{rate_limited,quota,auth,model_missing}') as counts,
+            item.retry and item.error_class <> all('{rate_limited,waiting,quota,auth,model_missing}') as counts,
+            -- for a file; since when stands in its work
+            item.retry and item.error_class = 'waiting' as waits,
+            coalesce(work.waiting ? item.column_id::text, false) as has_waited,
             work.claim is not null and row.deleted_at is null and collection_column.deleted_at is null
                 and not item.retry and (item.call or item.error_class is not null) as is_written,
             cell.collection_id is not null as is_known, coalesce(cell.user_set, false) as user_set,
@@ -158,17 +161,19 @@ eased as (
         demand = work.demand - row_done.met,
         -- an answer may have made other cells due, also one that met no demand any more (it was canceled)
         cascade = work.cascade or row_done.answered,
-        attempts = (work.attempts - row_done.met) || coalesce(row_done.failed, '{}')
+        attempts = (work.attempts - row_done.met) || coalesce(row_done.failed, '{}'),
+        waiting = nullif(coalesce(row_done.begun, '{}') || coalesce(work.waiting - row_done.met, '{}'), '{}')
     from (
         select collection_id, row_id,
             bool_or(not retry) as answered,
             coalesce(array_agg(column_id::text) filter (where not retry and not asked_again), '{}') as met,
             jsonb_object_agg(column_id, 1 + coalesce((attempts ->> column_id::text)::int, 0))
-                filter (where retry and counts) as failed
+                filter (where retry and counts) as failed,
+            jsonb_object_agg(column_id, extract(epoch from clock_timestamp())) filter (where waits) as begun
         from judged
         -- most answers of a visit that goes on change nothing of its work
-        where won and case when retry then counts
-            else not leaving and (asked or not cascade or attempts ? column_id::text) end
+        where won and case when retry then counts or (waits and not has_waited)
+            else not leaving and (asked or not cascade or attempts ? column_id::text or has_waited) end
         group by collection_id, row_id
     ) as row_done
     where work.collection_id = row_done.collection_id and work.row_id = row_done.row_id
@@ -178,7 +183,9 @@ completed as (
         saved_tokens_in, saved_tokens_out, saved_cost)
     select credited, collection_id, batch_id, column_id,
         case when deleted then 'deleted' when error_class is not null then error_class
-             when is_held then 'proposed' when not call then coalesce(state, 'fresh') when cached then 'cached' when same then 'unchanged' else 'ready' end,
+             when is_held then 'proposed' when not call then coalesce(state, 'fresh')
+             when value is null and details ? 'not_found' then 'not_found'
+             when cached then 'cached' when same then 'unchanged' else 'ready' end,
         array_agg(row_id),
         coalesce(sum(tokens_in) filter (where cached), 0), coalesce(sum(tokens_out) filter (where cached), 0),
         coalesce(sum(cost) filter (where cached), 0)
@@ -194,7 +201,8 @@ booked as (
         error_class, error, %(worker_id)s, model, coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0),
         coalesce(sum(tokens_cached), 0), coalesce(sum(tokens_reasoning), 0), case when model is not null then sum(cost) end
     from judged
-    where call and not cached
+    -- the first look for a file is told, not each
+    where call and not cached and not (waits and has_waited)
     -- a sum of known and unknown costs would be neither
     group by 1, 2, 3, 4, won, error_class, error, model, cost is null,
         case when error_class is not null then number end

@@ -6,6 +6,9 @@ with wanted as (
 )
 select work.collection_id, work.row_id, work.claim, work.job_type, work.priority::text, work.signal, work.raised,
     work.dispatch_id, nullif(work.demand, '{}') as demand, nullif(work.attempts, '{}') as attempts, work.deaths, work.waits,
+    case when work.waiting is not null then (
+        select jsonb_object_agg(key, extract(epoch from clock_timestamp()) - value::text::float8)
+        from jsonb_each(work.waiting)) end as waited,
     collection.version, row.batch_id, row.change, row.inputs, row.deleted_at is not null as deleted
 from wanted
 -- Probed by key, whatever the statistics say: by its index on the worker, each row would read all that is in flight

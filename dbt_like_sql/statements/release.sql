@@ -78,7 +78,8 @@ requeued as (
         demand = work.demand - met,
         -- what was answered by name may have made other cells due
         cascade = work.cascade or cardinality(tried) > 0,
-        attempts = work.attempts - tried
+        attempts = work.attempts - tried,
+        waiting = nullif(work.waiting - tried, '{}')
     from going_on
     where going_on.ended
       and work.collection_id = going_on.collection_id and work.row_id = going_on.row_id
@@ -87,7 +88,8 @@ kept as (
     update autofill.work set
         demand = work.demand - met,
         cascade = work.cascade or cardinality(tried) > 0,
-        attempts = work.attempts - tried
+        attempts = work.attempts - tried,
+        waiting = nullif(work.waiting - tried, '{}')
     from going_on
     where not going_on.ended
       and work.collection_id = going_on.collection_id and work.row_id = going_on.row_id

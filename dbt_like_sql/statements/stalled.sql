@@ -27,7 +27,8 @@ select namespace.name || '/' || collection.name as collection, waiting.job_type,
         -- the bounds of claim_lanes
         when handed_over.rows > greatest(%(backlog)s, 2 * collection.cap)
         then 'over ' || greatest(%(backlog)s, 2 * collection.cap) || ' rows wait in lane ' || handed_over.job_type
-        when delayed.rows > %(backlog)s then 'over ' || %(backlog)s || ' rows wait to be tried again'
+        when delayed.failed > %(backlog)s then 'over ' || %(backlog)s || ' rows wait to be tried again'
+        when delayed.waiting > 10 * %(backlog)s then 'over ' || 10 * %(backlog)s || ' rows wait for files'
         else 'workers are busy elsewhere'
     end as reason
 from waiting
@@ -50,7 +51,7 @@ left join lateral (
     group by other.job_type order by 2 desc limit 1
 ) as handed_over on true
 left join lateral (
-    select count(*) as rows from autofill.work
+    select count(*) filter (where work.waiting is null) as failed, count(work.waiting) as waiting from autofill.work
     where state = 'delayed' and work.collection_id = waiting.collection_id and work.job_type = waiting.job_type
 ) as delayed on true
 left join lateral (
@@ -62,5 +63,5 @@ left join lateral (
 ) as hold on true
 where waiting.since < clock_timestamp() - %(seconds)s * interval '1 second'
 group by namespace.name, collection.name, waiting.job_type, held.slots, collection.cap, held.of_namespace, namespace.cap,
-    held.in_all, limits.cap, handed_over.job_type, handed_over.rows, delayed.rows, hold.reason, hold.message
+    held.in_all, limits.cap, handed_over.job_type, handed_over.rows, delayed.failed, delayed.waiting, hold.reason, hold.message
 order by 1, 2;

@@ -10,9 +10,9 @@ with lane as (
 walked as materialized (
     select oldest.*, lane.slots from lane cross join lateral (
         select sweep.id, sweep.collection_id, dispatch_id, cursor, last_row, only_if, columns, collection.version,
-            only_if is not null and not only_if && array['empty', 'outdated'] as only_errors,
-            only_if is not null and only_if && array['empty', 'outdated'] as is_windowed,
-            case when only_if && array['empty', 'outdated'] then least(last_row, cursor + %(window)s) else last_row
+            only_if is not null and not only_if && array['empty', 'outdated', 'not_found'] as only_errors,
+            only_if is not null and only_if && array['empty', 'outdated', 'not_found'] as is_windowed,
+            case when only_if && array['empty', 'outdated', 'not_found'] then least(last_row, cursor + %(window)s) else last_row
             end as examined
         from autofill.sweep
         join autofill.dispatch on dispatch.id = sweep.dispatch_id
@@ -70,13 +70,13 @@ left join lateral (
                 select row_id from (
                     select row.row_id, row.change as row_change, null::smallint as column_id, null::bigint as change,
                         null::bigint as read_change, null::int as version, null::text as error_class,
-                        null::boolean as is_computed
+                        null::boolean as is_computed, null::boolean as is_answered
                     from autofill.row
                     where row.collection_id = walked.collection_id and row.deleted_at is null
                       and row.row_id > walked.cursor and row.row_id <= walked.examined
                     union all
                     select cell.row_id, null, cell.column_id, cell.change, cell.read_change, cell.version,
-                        cell.error_class, cell.fingerprint is not null
+                        cell.error_class, cell.fingerprint is not null, cell.ai_value is not null
                     from autofill.cell
                     where cell.collection_id = walked.collection_id
                       and cell.row_id > walked.cursor and cell.row_id <= walked.examined
@@ -88,6 +88,9 @@ left join lateral (
                     then 'empty' = any(walked.only_if)
                     else bool_or('error:' || error_class = any(walked.only_if))
                             filter (where column_id = wanted.column_id)
+                        or ('not_found' = any(walked.only_if)
+                            and bool_or(error_class is null and not is_answered)
+                                filter (where column_id = wanted.column_id))
                         or ('outdated' = any(walked.only_if) and (
                             bool_or(not version = any(wanted.versions)) filter (where column_id = wanted.column_id)
                             or min(read_change) filter (where column_id = wanted.column_id)

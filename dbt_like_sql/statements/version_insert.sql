@@ -1,7 +1,7 @@
 -- A new immutable version becomes the current one.
 with made as (
-    insert into autofill.version (collection_id, number, hash, actor)
-    values (%(collection_id)s, %(number)s, %(hash)s, %(actor)s)
+    insert into autofill.version (collection_id, number, hash, actor, loading)
+    values (%(collection_id)s, %(number)s, %(hash)s, %(actor)s, %(loading)s)
 ),
 defined as (
     insert into autofill.definition

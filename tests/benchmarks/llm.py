@@ -15,8 +15,8 @@ import httpx2
 import openai
 
 from cell_engine.embedded.server import Server
+from cell_engine.kinds import llm_request
 from cell_engine.kinds.base import Call
-from cell_engine.kinds.llm import _messages, _request
 from cell_engine.specs.compile import compile_text
 from cell_engine.store.applying import apply
 from cell_engine.store.database import Connection, connect
@@ -83,7 +83,7 @@ def _body(sheet: Sheet, row_id: int) -> dict[str, Any]:
     (column,) = sheet.version.computed
     inputs = {sheet.input: f"value {row_id}"}
     call = Call(column, inputs, sheet.version.keys, "bench/answers", row_id, "", column.timeout)
-    return {**_request(column), "messages": _messages(call)}
+    return llm_request.body(call, llm_request.messages(call))
 
 
 def _ours(connection: Connection, sheet: Sheet) -> float:

@@ -81,7 +81,7 @@ def test_retry_and_only_ask_for_those_cells(run: Run, things: str, worker: None)
     dispatch = forced.stdout.split("dispatch ")[1].split()[0]
     assert json.loads(run("watch", dispatch, "--json").stdout)["attempts"] == {}
     wrong = run("reprocess", things, "--only", "old")
-    assert (wrong.exit_code, "empty, outdated, errors" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "not_found, errors" in wrong.stderr) == (2, True)
 
 
 def test_attempts_and_answers_tell_what_happened(run: Run, things: str, worker: None) -> None:

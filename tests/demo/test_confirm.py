@@ -7,7 +7,6 @@ from typer.testing import CliRunner
 
 from cell_engine.cli.main import app
 from cell_engine.demo.confirm import describe, estimate
-from cell_engine.demo.distributions import Installed
 from cell_engine.specs.compile import compile_text
 
 SPEC = """\
@@ -26,8 +25,8 @@ columns:
 """
 
 
-def row(readme: str | None, licence: str | None = None) -> Installed:
-    return Installed("a", "1", licence, None, None, readme)
+def row(readme: str | None, licence: str | None = None) -> dict[str, str | None]:
+    return {"readme": readme, "licence": licence}
 
 
 def test_calls_are_those_whose_required_inputs_are_there() -> None:

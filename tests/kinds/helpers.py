@@ -90,6 +90,7 @@ class ScriptedProvider:
     def __init__(self) -> None:
         self.script: list[Script] = []
         self.requests: list[dict[str, Any]] = []
+        self.authorizations: list[str] = []
         self.base_url = ""
 
     async def __aenter__(self) -> ScriptedProvider:
@@ -106,6 +107,7 @@ class ScriptedProvider:
 
     async def _answer(self, request: web.Request) -> web.Response:
         self.requests.append(await request.json())
+        self.authorizations.append(request.headers.get("Authorization", ""))
         scripted = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         body = scripted.body if isinstance(scripted.body, bytes) else json.dumps(scripted.body).encode()
         headers = {"Content-Type": "application/json", **scripted.headers}

@@ -9,7 +9,7 @@ import time
 import psutil
 import pytest
 
-from cell_engine.kinds.web import reading
+from cell_engine.kinds import parsers
 from cell_engine.kinds.web.charsets import decoded
 from cell_engine.kinds.web.failing import FetchError
 from cell_engine.kinds.web.reading import Readers
@@ -88,7 +88,7 @@ async def test_a_reader_that_has_died_is_replaced() -> None:
     readers = Readers(most=1)
     try:
         await readers.read(b"first", "text/plain", None)
-        (idle,) = readers._idle
+        (idle,) = readers._parsers._idle
         idle.kill()
         await idle.wait()
         assert (await readers.read(b"second", "text/plain", None)).text == "second"
@@ -97,15 +97,15 @@ async def test_a_reader_that_has_died_is_replaced() -> None:
 
 
 async def test_a_page_that_ends_two_readers_is_that_cells_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    start, started = reading._start, []
+    start, started = parsers.Parsers._start, []
 
-    async def start_and_kill() -> asyncio.subprocess.Process:
-        process = await start()
+    async def start_and_kill(self: parsers.Parsers) -> asyncio.subprocess.Process:
+        process = await start(self)
         process.kill()
         started.append(process)
         return process
 
-    monkeypatch.setattr(reading, "_start", start_and_kill)
+    monkeypatch.setattr(parsers.Parsers, "_start", start_and_kill)
     readers = Readers(most=1)
     with pytest.raises(FetchError, match="ended the process") as found:
         await readers.read(b"x", "text/plain", None)
@@ -119,7 +119,7 @@ async def test_a_page_that_ends_two_readers_is_that_cells_error(monkeypatch: pyt
 
 
 async def test_a_page_may_take_so_much_memory_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MEMORY_BYTES", 300 * 2**20)
+    monkeypatch.setattr(parsers, "MEMORY_BYTES", 300 * 2**20)
     readers = Readers(most=1)
     try:
         with pytest.raises(FetchError) as found:
@@ -135,7 +135,7 @@ async def test_readers_hold_no_key_of_the_worker(monkeypatch: pytest.MonkeyPatch
     readers = Readers(most=1)
     try:
         await readers.read(b"first", "text/plain", None)
-        (process,) = readers._idle
+        (process,) = readers._parsers._idle
         environment = await asyncio.to_thread(_environment, process.pid)
         assert b"PYTHONPATH" in environment
         assert b"sk-not-for-pages" not in environment
@@ -151,7 +151,7 @@ async def test_pages_wait_for_a_reader_and_none_is_left_at_the_end() -> None:
     readers = Readers(most=2)
     found = await asyncio.gather(*(readers.read(f"{n}".encode(), "text/plain", None) for n in range(20)))
     assert [one.text for one in found] == [str(n) for n in range(20)]
-    processes = list(readers._idle)
+    processes = list(readers._parsers._idle)
     assert len(processes) == 2
     await readers.close()
     assert all(process.returncode is not None for process in processes)

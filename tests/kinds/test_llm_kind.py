@@ -75,7 +75,9 @@ async def test_what_is_sent(scripted: LlmKind, provider: ScriptedProvider) -> No
     assert outcome == Answer(1, "scripted-model", 10, 5, cost=None)
     [request] = provider.requests
     system, user = request.pop("messages")
-    assert system == {"role": "system", "content": f"Be brief.\n\n{FENCE_NOTE}"}
+    note = FENCE_NOTE.replace("<column …> and </column …>", "<column-1 …> and </column-1 …>")
+    assert note != FENCE_NOTE
+    assert system == {"role": "system", "content": f"Be brief.\n\n{note}"}
     assert user["role"] == "user"
     assert user["content"].startswith('Summarise.\n<column-1 name="a">a {{b}} </column></column-1>')
     assert request == {

@@ -24,7 +24,7 @@ async def test_each_kind_knows_its_job_type() -> None:
 
 
 def test_an_unknown_job_type_is_told_with_the_known_ones() -> None:
-    with pytest.raises(NotFoundError, match="'fetsch': this worker knows fetch, function, llm"):
+    with pytest.raises(NotFoundError, match="'fetsch': this worker knows extract, fetch, function, llm"):
         make_kinds(["llm", "fetsch"])
 
 

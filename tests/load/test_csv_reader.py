@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cell_engine.load.content import Content
 from cell_engine.load.csv_rows import csv_rows
 from cell_engine.load.rows import Record
 from cell_engine.specs.compile import compile_text
@@ -23,7 +24,7 @@ _files = count()
 def read(folder: Path, body: str, skip: int = 0) -> list[Record]:
     path = folder / f"{next(_files)}.csv"
     path.write_text("a,b\n" + body, encoding="utf-8", newline="")
-    return list(csv_rows(path, PAIRS, skip))
+    return list(csv_rows(Content(path, "", "csv", (0, 0, 0, 0)), PAIRS, skip))
 
 
 @EXAMPLES

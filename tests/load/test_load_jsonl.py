@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cell_engine.load import LoadError, load_file
+from cell_engine.load.content import read_content
 from cell_engine.load.jsonl_rows import jsonl_rows
 from cell_engine.specs.compile import compile_text
 from cell_engine.specs.version import Version
@@ -82,12 +83,16 @@ def test_a_tsv_is_known_by_its_name(
 
 
 @given(
-    st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\x00"), max_size=60), max_size=8)
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\x00"), max_size=60),
+        min_size=1,
+        max_size=8,
+    )
 )
 def test_no_line_costs_another(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     path = Path(tmp_path_factory.mktemp("lines")) / "any.jsonl"
     path.write_bytes("".join(f'{line}\n{{"code": "{number}"}}\n' for number, line in enumerate(lines)).encode())
-    good = [record.row for record in jsonl_rows(path, _version(), 0) if record.row is not None]
+    good = [record.row for record in jsonl_rows(read_content(path), _version(), 0) if record.row is not None]
     assert [row.get(1) for row in good if row.get(1, "").isdecimal()][-len(lines) or None :] == [
         str(number) for number in range(len(lines))
     ]

@@ -7,9 +7,9 @@ from itertools import chain, combinations, product
 import pytest
 
 from cell_engine.plan import Asked, Cell, Plan, Row, plan
-from cell_engine.specs.version import Version
+from cell_engine.specs.version import NotFound, Version
 from tests.plan.rows import column as col
-from tests.plan.rows import is_lacking, mark, rests, shown, version
+from tests.plan.rows import is_lacking, is_passed_on, mark, rests, shown, version
 
 CALLED = 5
 CHAIN = version(col(1), col(2, [1]), col(3, [2]))
@@ -43,6 +43,15 @@ UNDER_REVIEW = {name: STATES[name] for name in ("empty", "fresh", "stale", "bloc
         ai_value="v", fingerprint=b"old", called=CALLED, error_class="proposed", held={"accepted": "w"}
     ),
 }
+# Only of what was answered now: whatever its inputs show, a stale answer is due.
+NOT_FOUND_STATES: dict[str, Callable[[bytes], Cell]] = {
+    "not found": lambda now: Cell(fingerprint=now, called=CALLED, details={"not_found": "not there"}),
+    "not found, in error since": lambda now: Cell(
+        fingerprint=now, called=CALLED, error_class="refused", details={"not_found": "not there"}
+    ),
+    "stale, not found": lambda _: Cell(fingerprint=b"old", called=CALLED, details={"not_found": "not there"}),
+}
+FEW_STATES = ("empty", "fresh", "stale", "error", "blocked, force remembered", "pinned")
 DEMANDS: dict[str, Asked | None] = {
     "none": None,
     "answered": Asked(CALLED, 0, 1),
@@ -53,18 +62,27 @@ DEMANDS: dict[str, Asked | None] = {
     "retry of errors": Asked(CALLED + 1, 0, 1, ("error:refused",)),
     "forced if outdated": Asked(CALLED + 1, CALLED + 1, 1, ("outdated",)),
 }
+FEW_DEMANDS = {state: DEMANDS[state] for state in ("none", "newer", "forced")}
+NOT_FOUND_DEMANDS = FEW_DEMANDS | {"forced if not found": Asked(CALLED + 1, CALLED + 1, 1, ("not_found",))}
 
 
-def rows(version: Version, known: Mapping[str, Callable[[bytes], Cell]] = STATES) -> Iterator[Row]:
+def rows(
+    version: Version,
+    known: Mapping[str, Callable[[bytes], Cell]] = STATES,
+    inputs: tuple[str | None, ...] = ("x", None),
+) -> Iterator[Row]:
     """Every combination of states that can come about; the input is there, or not."""
     ids = [one.id for one in version.computed]
-    for value, *states in product(["x", None], *[tuple(known)] * len(ids)):
+    for value, *states in product(inputs, *[tuple(known)] * len(ids)):
         row = Row({1: value} if value is not None else {}, change=1)
         for id, state in zip(ids, states, strict=True):  # in dependency order: each knows what it would read
+            lacks = is_lacking(row, version, id)
             waits = any(shown(row, version, dep.column)[0] == "proposed" for dep in version.by_id[id].deps)
-            if state in (ANSWERED_NOW if waits or is_lacking(row, version, id) else set()) or (
-                state in BLOCKED_NOW and not is_lacking(row, version, id)
-            ):
+            if (lacks or waits) and state in ANSWERED_NOW | set(NOT_FOUND_STATES):
+                break
+            if not lacks and state in BLOCKED_NOW:
+                break
+            if state.startswith("fresh") and is_passed_on(row, version, id):
                 break
             cell = known[state](mark(row, version, id))
             if cell != Cell():
@@ -83,14 +101,17 @@ def check(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: tup
     due = {one.column.id for one in steps.due}
     blocked = {one.column.id for one in steps.blocked}
     current = {one.column.id for one in steps.current}
+    unfound = {one.column.id for one in steps.unfound}
     told = f"{row} {asked} {unsettled} {steps}"
     waiting = {one.column.id for one in steps.waiting}
-    assert len(due | blocked | current | waiting) == len(steps.due) + len(steps.found), told
-    assert not (due | blocked | current | waiting) & set(unsettled), told
-    # what the plan has found blocked is shown as that to what reads it, in the same plan
+    assert len(due | blocked | unfound | current | waiting) == len(steps.due) + len(steps.found), told
+    assert not (due | blocked | unfound | current | waiting) & set(unsettled), told
+    # what the plan has found blocked or not found is shown as that to what reads it, in the same plan
     view = Row(row.inputs, row.change, dict(row.cells))
     for id in blocked:
         view.cells[id] = replace(_cell(row, id), error_class="blocked")
+    for id in unfound:
+        view.cells[id] = replace(_cell(row, id), ai_value=None, error_class=None, details={"not_found": "passed on"})
     may_move = {id for id in {*due, *unsettled} if not _cell(row, id).user_set}
     for column in version.computed:
         cell, request = _cell(row, column.id), asked.get(column.id)
@@ -106,6 +127,7 @@ def check(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: tup
             assert not deps & may_move, f"{column.name} is due while an input may still change: {told}"
             assert not lacking, told
             assert not rests(view, version, column.id, asked), f"{column.name} reads what is under review: {told}"
+            assert not is_passed_on(view, version, column.id), f"{column.name} is called for nothing: {told}"
             assert one.fingerprint == now, told
             assert one.inputs == {dep: shown(view, version, dep)[1] for dep in deps}, told
             assert automatic or request is not None or cell.demanded > cell.called, told
@@ -113,6 +135,13 @@ def check(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: tup
             assert stale or forced or cell.error_class != "proposed" or cell.demanded > cell.called, (
                 f"{column.name} is answered, and waits for review: {told}"
             )
+        elif column.id in unfound:
+            passed = next(one for one in steps.unfound if one.column.id == column.id)
+            assert not deps & may_move, told
+            assert is_passed_on(view, version, column.id), told
+            assert passed.fingerprint == now, told
+            assert stale or forced or cell.error_class is not None or cell.demanded > cell.called, told
+            assert automatic or request is not None or cell.demanded > cell.called, told
         elif column.id in blocked:
             found = next(one for one in steps.blocked if one.column.id == column.id)
             assert lacking, told
@@ -141,6 +170,8 @@ def _is_meant(request: Asked, cell: Cell, stale: bool) -> bool:
     if request.only_if is None:
         return True
     kinds = {f"error:{cell.error_class}"}
+    if cell.ai_value is None and cell.error_class is None and cell.details is not None:
+        kinds.add("not_found")
     if cell.fingerprint is None:
         kinds.add("empty")
     elif stale:
@@ -193,6 +224,28 @@ def test_R8_what_reads_on_from_an_answer_under_review_rests(shape: Version) -> N
     for row, column in product(rows(shape, UNDER_REVIEW), (2, 4)):
         for one in DEMANDS.values():
             check(row, shape, {} if one is None else {column: one}, ())
+
+
+@pytest.mark.parametrize("policy", ["skip", "run", "propagate"])
+def test_R8_every_state_demand_and_call_in_flight_of_what_reads_one_that_was_not_found(policy: NotFound) -> None:
+    shape = version(col(1), col(2, [1]), col(3, [2], not_found={2: policy}))
+    states = {state: STATES[state] for state in FEW_STATES} | NOT_FOUND_STATES
+    for row, first, second, unsettled in product(
+        rows(shape, states, ("x",)), FEW_DEMANDS.values(), NOT_FOUND_DEMANDS.values(), subsets(shape)
+    ):
+        check(row, shape, {id: one for id, one in ((2, first), (3, second)) if one is not None}, unsettled)
+
+
+def test_R8_every_state_of_what_reads_one_passed_on_and_one_that_was_not_found() -> None:
+    shape = version(
+        col(1), col(2, [1]), col(3, [2], not_found={2: "propagate"}, mode="never"),
+        col(4, [2, 3], optional=[2], not_found={2: "run", 3: "propagate"}),
+    )  # fmt: skip
+    states = {state: STATES[state] for state in FEW_STATES} | NOT_FOUND_STATES
+    for row in rows(shape, states, ("x",)):
+        for one in NOT_FOUND_DEMANDS.values():
+            for column in (3, 4):
+                check(row, shape, {} if one is None else {column: one}, ())
 
 
 def test_a_deleted_row_has_nothing_due() -> None:

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from cell_engine.plan import Asked, Cell, Due, Plan, Row, plan
 from cell_engine.specs.text import Json
-from cell_engine.specs.version import Column, Mode, Version
-from tests.plan.rows import column, is_lacking, mark, store, version
+from cell_engine.specs.version import Column, Mode, NotFound, Version
+from tests.plan.rows import column, is_lacking, is_passed_on, mark, store, version
 
 INPUTS = (1, 2)
 MODES = st.sampled_from(["on_change", "on_change", "on_change", "never"])
+POLICIES: st.SearchStrategy[NotFound] = st.sampled_from(["skip", "run", "propagate"])
 PLANS = 200
 
 
@@ -24,7 +25,8 @@ def versions(draw: st.DrawFn, modes: st.SearchStrategy[Mode] = MODES, optional: 
     for id in range(3, 3 + draw(st.integers(1, 6))):
         deps = draw(st.lists(st.sampled_from([one.id for one in columns]), min_size=1, max_size=3, unique=True))
         blank = draw(st.lists(st.sampled_from(deps), unique=True)) if optional else []
-        columns.append(column(id, deps, optional=blank, mode=draw(modes)))
+        policies: dict[int, NotFound] = {dep: draw(POLICIES) for dep in draw(st.sets(st.sampled_from(deps)))}
+        columns.append(column(id, deps, optional=blank, mode=draw(modes), not_found=policies))
     return version(*columns)
 
 
@@ -52,7 +54,7 @@ class Visit:
     def plan(self) -> Plan:
         """Plan, and store what needs no call."""
         steps = plan(self.row, self.version, self.asked, tuple(self.calling))
-        for step in (*steps.blocked, *steps.current):
+        for step in steps.found:
             store(self.row, step, self.signal)
             self.met(step.column, self.signal)
         return steps
@@ -62,9 +64,9 @@ class Visit:
         self.calling[due.column.id] = (due, self.signal)
         self.calls[due.column.id] += 1
 
-    def end(self, column_id: int, value: Json, error: str | None = None) -> None:
+    def end(self, column_id: int, value: Json, error: str | None = None, not_found: str | None = None) -> None:
         due, signal = self.calling.pop(column_id)
-        store(self.row, due, signal, value, error)
+        store(self.row, due, signal, value, error, not_found)
         self.met(due.column, signal)
 
     def met(self, column: Column, signal: int) -> None:
@@ -90,6 +92,8 @@ class Visit:
             if one.mode == "on_change" and not cell.user_set:
                 assert cell.fingerprint == mark(self.row, self.version, one.id), f"R8: {one.name} of {self.row}"
                 assert (cell.error_class == "blocked") == is_lacking(self.row, self.version, one.id)
+                if is_passed_on(self.row, self.version, one.id):
+                    assert cell.not_found is not None
             if one.id in self.asked:  # asked for, and answered by a call for another reason
                 assert self.asked[one.id].forced <= cell.called
                 assert self.asked[one.id].signal <= cell.called or cell.error_class is None
@@ -117,7 +121,7 @@ def test_R8_whatever_happens_in_a_visit_it_ends_with_the_latest_answers(version:
     ids = [one.id for one in version.columns]
     computed = [one.id for one in version.computed]
     for _ in range(data.draw(st.integers(1, 12))):
-        match data.draw(st.sampled_from(["edit", "ask", "plan", "plan", "end", "end", "error"])):
+        match data.draw(st.sampled_from(["edit", "ask", "plan", "plan", "end", "end", "error", "not found"])):
             case "edit":
                 visit.edit(data.draw(st.sampled_from(ids)), data.draw(values))
             case "ask":
@@ -132,6 +136,8 @@ def test_R8_whatever_happens_in_a_visit_it_ends_with_the_latest_answers(version:
                 visit.end(column_id, data.draw(st.sampled_from([text(visit.calling[column_id][0]), "same", None])))
             case "error" if visit.calling:
                 visit.end(data.draw(st.sampled_from(sorted(visit.calling))), None, "refused")
+            case "not found" if visit.calling:
+                visit.end(data.draw(st.sampled_from(sorted(visit.calling))), None, not_found="it is not there")
     asked = {id: one.forced for id, one in visit.asked.items()}
     visit.finish()
     visit.check_rest()

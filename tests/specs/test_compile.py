@@ -199,6 +199,23 @@ def test_order_of_deps_and_spelled_out_defaults_change_nothing(packages: Compile
     assert compile_text(text).hash == packages.hash
 
 
+def test_what_is_done_with_an_input_that_was_not_found_is_part_of_the_definition_where_it_is_not_as_usual() -> None:
+    def of(dep: str) -> SpecColumn:
+        return compile_text(f"{HEAD}  - {{name: b, type: text, deps: [{dep}], {LLM}}}").columns[1]
+
+    assert of("a").hash == of("{column: a, not_found: skip}").hash
+    assert of("{column: a, optional: true}").hash == of("{column: a, optional: true, not_found: run}").hash
+    different = ("a", "{column: a, optional: true}", "{column: a, not_found: run}", "{column: a, not_found: propagate}",
+                 "{column: a, optional: true, not_found: skip}")  # fmt: skip
+    assert len({of(dep).hash for dep in different}) == len(different)
+    (dep,) = Column.from_json(
+        compile_text(f"{HEAD}  - {{name: b, type: text, deps: [{different[3]}], {LLM}}}")
+        .bind({"a": 1, "b": 2})[1]
+        .to_json()
+    ).deps
+    assert dep == Dependency(1, optional=False, not_found="propagate")
+
+
 def test_a_rename_makes_a_new_version_and_recomputes_nothing(packages: CompiledSpec) -> None:
     renamed = compile_text(PACKAGES.replace("short_text", "abstract"))
     assert renamed.hash != packages.hash
@@ -320,7 +337,7 @@ MISTAKES = [
     # keys
     ("- {name: b, type: text, knid: llm}", "unknown key 'knid'; did you mean 'kind'?"),
     ("- {name: b, type: text, LLM: {}}", "unknown key 'LLM'; did you mean 'llm'?"),
-    ("- {name: b, type: text, xyzzy: 1}", "unknown key 'xyzzy'; known keys: attempts, cache, choices, deps,"),
+    ("- {name: b, type: text, xyzzy: 1}", "unknown key 'xyzzy'; known keys: attempts, cache, choices, currency, deps,"),
     ("- {name: b, type: text, type: json}", "the key 'type' is given twice"),
     ("- b", r"columns\[1\]: expected keys and values, got 'b'"),
     ("-", r"columns\[1\]: expected keys and values, got nothing"),
@@ -332,7 +349,10 @@ MISTAKES = [
     ("- {name: b, type: text, llm: {model: m, prompt: x}}", "but no kind: add 'kind: llm'"),
     # kinds and their settings
     ("- {name: b, type: text, kind: lm, deps: [a]}", "unknown kind 'lm'; did you mean 'llm'?"),
-    ("- {name: b, type: text, kind: xyzzy, deps: [a]}", "unknown kind 'xyzzy'; known kinds: llm, function, fetch"),
+    (
+        "- {name: b, type: text, kind: xyzzy, deps: [a]}",
+        "unknown kind 'xyzzy'; known kinds: llm, function, fetch, extract",
+    ),
     ("- {name: b, type: text, kind: 3, deps: [a]}", "kind: expected text, got 3"),
     ("- {name: b, type: text, kind: llm, deps: [a]}", "kind llm needs its settings under 'llm': model, prompt"),
     ("- {name: b, type: text, kind: llm, deps: [a], llm: m}", "kind llm needs its settings under 'llm'"),
@@ -351,6 +371,35 @@ MISTAKES = [
             ("max_tokens: 1.0", "max_tokens: should be a valid integer, got 1.0"),
             ("seed: x", "seed: should be a valid integer"),
             ("system: 'of {{a}}'", "system is the same for every row: refer to {{a}} in prompt"),
+            ("base_url: 'ftp://x'", "base_url: expected an address such as https://host/v1$"),
+            ("base_url: 'https://me:hunter2@host/v1'", "base_url: an address has no user, password or query here"),
+            ("base_url: 'https://host/v1?key=hunter2'", "an address has no user, password or query here"),
+            ("key: sk-hunter2hunter2", "key: expected the name of an environment variable in capitals, never the key"),
+            ("reasoning_effort: huge", "reasoning_effort: expected 'none', .* got 'huge'"),
+            ("evidence: yes", "evidence: expected 'required', got 'yes'"),
+            ("not_found: 1", "not_found: should be a valid boolean"),
+            ("examples: []", "examples: .*at least 1"),
+            ("examples: [{inputs: {b: x}, output: y}]", "the prompt refers to no column 'b'"),
+            ("examples: [{inputs: {a: x}, output: 3}]", "expected text, not an integer"),
+            ("examples: [{inputs: {a: x}}]", "an example answers either output or not_found"),
+            ("examples: [{inputs: {a: x}, output: y, not_found: z}]", "an example answers either output or not_found"),
+            ("examples: [{inputs: {a: x}, not_found: z}]", "this column has to answer: say not_found: true"),
+            ("examples: [{inputs: {a: x}, output: y, evidence: [{column: a, quote: x}]}]", "has no evidence"),
+            ("evidence: required, examples: [{inputs: {a: x}, output: y}]", "needs evidence"),
+            (
+                "evidence: required, examples: [{inputs: {a: x}, output: y, evidence: [{column: a, quote: z}]}]",
+                "'z' does not stand in its input",
+            ),
+        ]
+    ),
+    *(
+        (f"- {{name: b, type: {type}, kind: llm, llm: {{model: m, prompt: '{{{{a}}}}'}}}}", message)
+        for type, message in [
+            ("text, unit: kg", "unit: only numbers have one, not type text"),
+            ("number, unit: ' kg'", "' kg' is no unit"),
+            ("number, unit: other", "'other' is no unit"),
+            ("number, currency: euro", "currency: .*pattern"),
+            ("number, currency: EUR, unit: kg", "unit and currency exclude each other"),
         ]
     ),
     ("- {name: b, type: text, kind: function, deps: [a], function: {}}", "function: 'name' is missing"),
@@ -361,8 +410,8 @@ MISTAKES = [
     ("- {name: b, type: text, cache: true}", "an input column .* takes no 'cache'"),
     ("- {name: b, type: text, cache: 7d, " + LLM + "}", r"cache: expected true, false or {ttl: 7d}, got '7d'"),
     ("- {name: b, type: text, cache: {}, " + LLM + "}", "'cache.ttl' is missing"),
-    ("- {name: b, type: text, cache: {ttl: 7}, " + LLM + "}", "cache.ttl: '7' is no time to live: .* such as 12h"),
-    ("- {name: b, type: text, cache: {ttl: 0s}, " + LLM + "}", "cache.ttl: '0s' is no time to live"),
+    ("- {name: b, type: text, cache: {ttl: 7}, " + LLM + "}", "cache.ttl: '7' is no length of time: .* such as 12h"),
+    ("- {name: b, type: text, cache: {ttl: 0s}, " + LLM + "}", "cache.ttl: '0s' is no length of time"),
     ("- {name: b, type: text, cache: {ttl: 91d}, " + LLM + "}", "90d at most"),
     ("- {name: b, type: integer, kind: fetch, deps: [a]}", "kind fetch makes values of type text or json"),
     ("- {name: b, type: text, kind: fetch}", "it reads no column"),
@@ -387,6 +436,14 @@ MISTAKES = [
     (
         "- {name: b, type: text, deps: [{optional: true}], kind: function, function: {name: 'm:f'}}",
         "column' is missing",
+    ),
+    (
+        "- {name: b, type: text, deps: [{column: a, not_found: pass}], " + LLM + "}",
+        "not_found: expected 'skip', 'run' or 'propagate', got 'pass'",
+    ),
+    (
+        "- {name: b, type: text, kind: fetch, deps: [{column: a, not_found: run}]}",
+        "reads one column, its URL, which is not optional",
     ),
     ("- {name: b, type: text, deps: a, " + LLM + "}", "deps: should be a valid list, got 'a'"),
     ("- {name: b, type: text, kind: function, function: {name: 'm:f'}}", "it reads no column"),
@@ -658,3 +715,70 @@ columns:
     assert (page.kind, page.timeout, dict(page.settings)) == ("fetch", 30, {})
     with pytest.raises(SpecError, match="kind fetch reads one column, its URL"):
         compile_text(spec.replace("deps: [url]", "deps: [url, other]"))
+
+
+# A collection's settings for all its llm columns.
+
+DEFAULTS = """namespace: n
+name: c
+llm: {model: m, base_url: "https://host/v1/", key: HOST_KEY, temperature: 0, system: Be brief.}
+columns:
+  - {name: a, type: text}
+"""
+
+
+def test_a_collections_llm_settings_are_those_of_its_columns_but_for_what_they_say() -> None:
+    spec = compile_text(
+        DEFAULTS
+        + """
+  - {name: b, type: text, kind: llm, llm: {prompt: "{{a}}"}}
+  - {name: c, type: text, kind: llm, llm: {prompt: "{{a}}", model: other, temperature: null}}
+"""
+    )
+    b, c = (dict(column.settings) for column in spec.columns[1:])
+    shared = {"base_url": "https://host/v1", "key": "HOST_KEY", "system": "Be brief.", "prompt": [{"column": "a"}]}
+    assert b == shared | {"model": "m", "temperature": 0.0}
+    assert c == shared | {"model": "other"}
+
+
+def test_the_address_is_part_of_the_definition_and_the_name_of_the_key_is_not() -> None:
+    def of(more: str) -> CompiledSpec:
+        return compile_text(
+            f"{HEAD}  - {{name: b, type: text, kind: llm, llm: {{model: m, prompt: '{{{{a}}}}'{more}}}}}"
+        )
+
+    plain, keyed, addressed = of(""), of(", key: OTHER_KEY"), of(", base_url: 'https://host/v1'")
+    assert plain.columns[1].hash == keyed.columns[1].hash != addressed.columns[1].hash
+    assert plain.hash != keyed.hash
+
+
+def test_mistakes_in_a_collections_llm_settings_are_said_once_where_they_stand() -> None:
+    text = DEFAULTS.replace("temperature: 0", "temperature: 3").replace("Be brief.", "'Of {{a}}'")
+    columns = "".join(f"  - {{name: {name}, type: text, kind: llm, llm: {{prompt: '{{{{a}}}}'}}}}\n" for name in "bc")
+    assert problems(text + columns) == [
+        (3, "llm: system is the same for every row: refer to {{a}} in prompt"),
+        (3, "llm: temperature: should be less than or equal to 2, got 3"),
+    ]
+    assert problems(DEFAULTS.replace("model: m", "prompt: x") + "  - {name: b, type: number}\n")[0][0] == 3
+
+
+def test_no_problem_repeats_a_key_that_was_written_where_its_name_belongs() -> None:
+    for setting in ("key: sk-hunter2hunter2", "key: hunter2", "base_url: 'https://me:hunter2@host/v1'"):
+        text = f"{HEAD}  - {{name: b, type: text, kind: llm, llm: {{model: m, prompt: '{{{{a}}}}', {setting}}}}}\n"
+        assert "hunter2" not in str(problems(text))
+
+
+def test_examples_are_kept_by_key_and_a_rename_changes_none() -> None:
+    def of(name: str) -> SpecColumn:
+        return compile_text(
+            f"namespace: n\nname: c\ncolumns:\n  - {{id: a, name: {name}, type: text}}\n"
+            f"  - {{name: b, type: date, kind: llm, llm: {{model: m, prompt: '{{{{{name}}}}}', not_found: true,"
+            f" examples: [{{inputs: {{{name}: of May 1}}, output: 2024-05-01}},"
+            " {inputs: {}, not_found: no date}]}}"
+        ).columns[1]
+
+    assert of("a").hash == of("renamed").hash
+    assert of("a").settings["examples"] == [
+        {"inputs": {"a": "of May 1"}, "output": "2024-05-01", "not_found": None, "evidence": []},
+        {"inputs": {}, "output": None, "not_found": "no date", "evidence": []},
+    ]

@@ -21,7 +21,8 @@ CHOICE = ColumnType("choice", ("developers", "Data scientists", "Straße"))
 LIST = ColumnType("list", items="integer")
 JSON = ColumnType("json")
 URL = ColumnType("url")
-ALL = [TEXT, NUMBER, INTEGER, BOOLEAN, DATE, DATETIME, CHOICE, LIST, JSON, URL]
+FILE = ColumnType("file")
+ALL = [TEXT, NUMBER, INTEGER, BOOLEAN, DATE, DATETIME, CHOICE, LIST, JSON, URL, FILE]
 
 by_name = pytest.mark.parametrize("column_type", ALL, ids=lambda column_type: column_type.name)
 
@@ -65,6 +66,8 @@ ACCEPTED: list[tuple[ColumnType, Any, Any]] = [
     (URL, "https://example.org/a?b=c#d", "https://example.org/a?b=c#d"),
     (URL, "HTTP://[::1]:8080", "HTTP://[::1]:8080"),
     (URL, "https://例え.jp/ü", "https://例え.jp/ü"),
+    (FILE, "2024/acme corp.pdf", "2024/acme corp.pdf"),
+    (FILE, "cafe\u0301/..a", "caf\u00e9/..a"),
 ]
 
 
@@ -79,6 +82,20 @@ def test_accepts(column_type: ColumnType, value: Any, stored: Any) -> None:
 REFUSED: list[tuple[ColumnType, Any, Any]] = [
     (TEXT, 870, "expected text, not an integer"),
     (TEXT, b"x", "expected text, not bytes"),
+    (FILE, 7, "expected a path, not an integer"),
+    (FILE, "", "empty name"),
+    (FILE, "/etc/passwd", "is absolute"),
+    (FILE, "a/../b", "leads elsewhere"),
+    (FILE, "./a", "leads elsewhere"),
+    (FILE, "a//b", "empty name"),
+    (FILE, "a/", "empty name"),
+    (FILE, "a\\b", "a backslash"),
+    (FILE, "a\x00b", r"U\+0000"),
+    (FILE, "a\ud800b", r"U\+D800"),
+    (FILE, "a\nb", r"U\+000A"),
+    (FILE, "s3://bucket/a", "empty name"),
+    (FILE, "é" * 128, "more than 255 bytes"),
+    (FILE, "ab/" * 1400 + "x", "more than 4,096 bytes"),
     (NUMBER, "12", "expected a number, not text"),
     (NUMBER, True, "expected a number, not a boolean"),
     (NUMBER, math.nan, "not a finite number"),
@@ -91,7 +108,7 @@ REFUSED: list[tuple[ColumnType, Any, Any]] = [
     (INTEGER, True, "expected an integer, not a boolean"),
     (INTEGER, "12", "expected an integer, not text"),
     (INTEGER, 1.0, "expected an integer, not a number"),
-    (INTEGER, Decimal(1), "expected an integer, not Decimal"),
+    (INTEGER, Decimal(1), "expected an integer, not a number"),
     (INTEGER, 2**63, "beyond 64 bits"),
     (INTEGER, 10**5000, "beyond 64 bits"),
     (BOOLEAN, 1, "expected true or false, not an integer"),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cell_engine.specs.files import FileSource
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
 from cell_engine.specs.version import Column, Dependency, Version
@@ -104,7 +105,7 @@ json_values: st.SearchStrategy[Json] = st.recursive(
     max_leaves=8,
 )
 column_types = st.one_of(
-    st.sampled_from(["text", "number", "integer", "boolean", "date", "datetime", "json", "url"]).map(
+    st.sampled_from(["text", "number", "integer", "boolean", "date", "datetime", "json", "url", "file"]).map(
         lambda name: ColumnType(name)  # type: ignore[arg-type]
     ),
     st.lists(st.text(min_size=1), min_size=1, max_size=4).map(lambda choices: ColumnType("choice", tuple(choices))),
@@ -120,7 +121,8 @@ columns = st.builds(
     type=column_types,
     kind=st.none() | st.text(),
     mode=st.sampled_from(["on_change", "cron", "never"]),
-    deps=st.lists(st.builds(Dependency, st.integers(), st.booleans()), max_size=4).map(tuple),
+    deps=st.lists(st.builds(Dependency, st.integers(), st.booleans(), st.booleans()), max_size=4).map(tuple),
+    files=st.none() | st.builds(FileSource, st.text(), wait=st.none() | st.floats(0, 1e6)),
     timeout=st.floats(0, 1e6),
     attempts=st.integers(0, 100),
     settings=st.dictionaries(st.text(), json_values, max_size=4),

@@ -2,8 +2,10 @@
 
 import pytest
 
+from cell_engine.plan import plan
 from cell_engine.store import records, slots
 from cell_engine.store.claims import Reading
+from cell_engine.store.collections import load_version
 from cell_engine.store.database import Connection
 from cell_engine.store.records import stalled
 from tests.engine import Claimer, make, sheet
@@ -54,3 +56,22 @@ def test_a_sweep_goes_on_when_its_backlog_is_gone(connection: Connection, functi
             leave(functions, visits, "hand_over")
     assert connection.execute("select count(*) from autofill.work").fetchone() == (0,)
     assert connection.execute("select count(*) from autofill.dispatch where ended_at is null").fetchone() == (0,)
+
+
+def test_rows_that_wait_for_files_hold_a_sweep_back_much_later(connection: Connection, functions: Claimer) -> None:
+    """Those behind them have their files, perhaps."""
+    claimed = 0
+    version = load_version(connection, 1)
+    column = version.by_name["fast"].id
+    while visits := functions.claim():
+        claimed += len(visits)
+        results = [
+            functions.answer(
+                visit, column, None, plan(visit.row, version, {}), retry=True, error_class="waiting", error="not there"
+            )
+            for visit in visits
+        ]
+        functions.flush(results, [functions.release(visit, "delay", seconds=3600.0) for visit in visits])
+    assert claimed == ROWS > BACKLOG
+    assert connection.execute("select count(*) from autofill.work where waiting is not null").fetchone() == (ROWS,)
+    assert connection.execute("select count(*) from autofill.attempt").fetchone() == (ROWS,)

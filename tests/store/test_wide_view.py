@@ -24,6 +24,7 @@ from tests.store.conftest import Beside, Opened
 SQL_TYPES = {
     "text": "text", "number": "numeric", "integer": "bigint", "boolean": "boolean", "date": "date",
     "datetime": "timestamp with time zone", "choice": "text", "list": "jsonb", "json": "jsonb", "url": "text",
+    "file": "text",
 }  # fmt: skip
 
 
@@ -76,7 +77,7 @@ def test_each_type_is_its_own_in_sql_and_loses_nothing(connection: Connection) -
     row: dict[str, Json] = {
         "a_text": "0870", "a_number": 0.1, "a_integer": -(2**63), "a_boolean": False, "a_date": "2024-02-29",
         "a_datetime": "2026-01-01T00:00:00.000001+23:59", "a_choice": "y", "a_list": [1, None, {}], "a_json": {"k": []},
-        "a_url": "https://example.org/%s{}",
+        "a_url": "https://example.org/%s{}", "a_file": "a/%s{}.pdf",
     }  # fmt: skip
     assert shown(connection, load(connection, made, row, key="one")) == [
         {**row, "row_id": 1, "batch": "one", "a_datetime": "2025-12-31T00:01:00.000001+00:00"}
@@ -106,6 +107,7 @@ def test_a_value_of_another_type_is_null_and_kills_nothing(connection: Connectio
         "text": lambda value: isinstance(value, str),
         "choice": lambda value: isinstance(value, str),
         "url": lambda value: isinstance(value, str),
+        "file": lambda value: isinstance(value, str),
         "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
         "integer": lambda value: type(value) is int and -(2**63) <= value < 2**63,
         "boolean": lambda value: isinstance(value, bool),

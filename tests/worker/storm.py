@@ -5,8 +5,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from cell_engine.kinds import llm_request
 from cell_engine.kinds.base import Call
-from cell_engine.kinds.llm import _messages, _request
 from cell_engine.offline_model import OfflineModel, Switches
 from cell_engine.offline_model.answers import complete
 from cell_engine.store.database import Connection
@@ -99,4 +99,4 @@ def _expected(made: Made, row_id: int) -> Any:
     column = made.version.by_name["b"]
     inputs = {made.id("a"): f"The number of this row is {row_id - 1}."}
     call = Call(column, inputs, made.version.keys, made.collection.full_name, row_id, "", 1.0)
-    return json.loads(complete({**_request(column), "messages": _messages(call)}).content)["value"]
+    return json.loads(complete(llm_request.body(call, llm_request.messages(call))).content)["value"]

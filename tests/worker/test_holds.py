@@ -1,6 +1,9 @@
 """Quota, keys and models: one call finds out for all of its lane, which waits; nothing fails, nothing more is sent."""
 
 from collections import Counter
+from dataclasses import replace
+from typing import Any, cast
+from uuid import uuid4
 
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +16,9 @@ from cell_engine.store.holds import active, lift_collection
 from cell_engine.store.reading import progress, recent_dispatches, status_counts
 from cell_engine.store.records import stalled
 from cell_engine.store.upkeep import keep_up
+from cell_engine.worker.holds import FREE, Holds, Refused
 from tests.engine import Made, eventually, make, offline_model, running_worker, sheet
+from tests.kinds.helpers import llm_column
 
 ROWS, FREE_CALLS, SLOTS = 120, 40, 20
 ENDED = "select ended_at is not null from autofill.dispatch where id = %s"
@@ -156,3 +161,14 @@ def test_a_hold_with_an_end_ends(connection: Connection) -> None:
     assert active(connection) == []
     keep_up(connection)
     assert connection.execute("select lifted_by from autofill.hold").fetchall() == [("time",)]
+
+
+def test_an_account_of_a_columns_own_is_held_for_that_column_alone() -> None:
+    holds = Holds(cast(Any, None), uuid4, ["llm"])
+    usual, own = llm_column(), replace(llm_column(key="OTHER_KEY"), id=101)
+    other = replace(llm_column(base_url="https://host/v1"), id=102)
+    holds.trip(1, own, Failure("auth", "no"), FREE)
+    assert holds.admit(1, "test/sheet", usual) == holds.admit(1, "test/sheet", other) == FREE
+    assert isinstance(holds.admit(1, "test/sheet", own), Refused)
+    holds.trip(1, usual, Failure("auth", "no"), FREE)
+    assert isinstance(holds.admit(1, "test/sheet", other), Refused)

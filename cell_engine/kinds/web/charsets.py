@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from charset_normalizer import from_bytes
+from charset_normalizer import CharsetMatch, from_bytes
 
 from cell_engine.kinds.web.failing import FetchError
 
@@ -14,6 +14,9 @@ _META = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]{
 _META_BYTES = 4096
 _DETECTED_BYTES = 200_000
 _SHOWN = 40
+# Two readings of the same bytes are both likely if they are about as free of mess and as much like a language.
+_MESS = 0.1
+_COHERENCE = 0.2
 
 # What browsers read these labels as: pages that say latin-1 are written on machines that mean Windows' variant.
 _MEANT = {
@@ -39,10 +42,8 @@ def decoded(body: bytes, declared: str | None, *, is_html: bool) -> tuple[str, s
         if body.startswith(mark):
             return _strictly(body[len(mark) :], charset, declared)
     label = _codec(declared) if declared else None
-    if label is None and is_html and (found := _META.search(body[:_META_BYTES])):
-        label = _codec(found[1].decode("ascii"))
-        if label is not None and label.startswith("utf-16"):
-            label = "utf-8"  # it was found as ASCII: it cannot be what it says
+    if label is None and is_html:
+        label = declared_in(body)
     tried = [label or "utf-8"]
     if _SINGLE_BYTE.fullmatch(tried[0]):
         tried.insert(0, "utf-8")
@@ -51,10 +52,32 @@ def decoded(body: bytes, declared: str | None, *, is_html: bool) -> tuple[str, s
             return body.decode(charset), charset
         except UnicodeDecodeError:
             continue
-    best = from_bytes(body[:_DETECTED_BYTES]).best()
-    if best is not None and best.encoding not in tried:
-        return _strictly(body, best.encoding, declared)
+    found = detected(body)
+    if len(found) > 1:
+        raise FetchError("bad_input", f"The page's charset cannot be told: {', '.join(found)} read different texts.")
+    if found and found[0] not in tried:
+        return _strictly(body, found[0], declared)
     raise _unreadable(declared)
+
+
+def declared_in(html: bytes) -> str | None:
+    """What the ``<meta>`` of a page says, if that can be."""
+    found = _META.search(html[:_META_BYTES])
+    label = _codec(found[1].decode("ascii")) if found else None
+    # It was found as ASCII: it cannot be UTF-16.
+    return "utf-8" if label is not None and label.startswith("utf-16") else label
+
+
+def detected(body: bytes) -> list[str]:
+    """The charset of bytes that declare none; none at all for what is no text, and several where they read the bytes
+    as different texts that are as likely: French in Windows-1252 is as good a text in Windows-1250."""
+    found = list(from_bytes(body[:_DETECTED_BYTES]))
+    return [match.encoding for match in found if match is found[0] or _is_rival(found[0], match)]
+
+
+def _is_rival(best: CharsetMatch, other: CharsetMatch) -> bool:
+    likely = other.chaos <= best.chaos + _MESS and other.coherence >= best.coherence - _COHERENCE
+    return likely and str(other) != str(best)
 
 
 def _strictly(body: bytes, charset: str, declared: str | None) -> tuple[str, str]:

@@ -1,0 +1,44 @@
+"""One row at length: each cell with its whole value, and where its answer comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cell_engine.cli.render import one_line
+
+if TYPE_CHECKING:
+    from cell_engine.specs.version import Column, Version
+
+_VALUE_CHARACTERS = 4000
+_QUOTE_CHARACTERS = 400
+
+
+def lines(version: Version, columns: Sequence[Column], cells: Mapping[int, Any]) -> Iterator[str]:
+    """What is printed of a row; ``cells`` by column id, as `render.rows_of` has them."""
+    width = max(len(column.name) for column in columns)
+    for column in columns:
+        cell = cells.get(column.id)
+        value = one_line(None if cell is None else cell.value, _VALUE_CHARACTERS)
+        yield f"{column.name:<{width}}  {' '.join(filter(None, (value, _state(cell))))}".rstrip()
+        details = getattr(cell, "details", None) or {}
+        for line in _sources(version, details):
+            yield " " * (width + 2) + line
+
+
+def _state(cell: Any) -> str:
+    status = getattr(cell, "status", "overridden" if getattr(cell, "edited", False) else None)
+    if status in (None, "ready"):
+        return ""
+    why = getattr(cell, "error", None) or (getattr(cell, "details", None) or {}).get("not_found")
+    return f"[{status}{f': {one_line(why, _QUOTE_CHARACTERS)}' if why else ''}]"
+
+
+def _sources(version: Version, details: Mapping[str, Any]) -> Iterator[str]:
+    names = {column.key: column.name for column in version.columns}
+    for one in details.get("evidence") or ():
+        page = f", page {one['page']}" if "page" in one else ""
+        column = names.get(one["column"], one["column"])
+        yield f"from {column}{page}: “{one_line(one['quote'], _QUOTE_CHARACTERS)}”"
+    if "url" in details:
+        yield f"from {one_line(details['url'], _QUOTE_CHARACTERS)}"

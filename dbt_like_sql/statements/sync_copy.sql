@@ -1,0 +1,1 @@
+copy autofill.incoming (collection_id, sync, line, inputs, missing) from stdin;
