@@ -40,5 +40,7 @@ def _sources(version: Version, details: Mapping[str, Any]) -> Iterator[str]:
         page = f", page {one['page']}" if "page" in one else ""
         column = names.get(one["column"], one["column"])
         yield f"from {column}{page}: “{one_line(one['quote'], _QUOTE_CHARACTERS)}”"
+    for one in details.get("unverified") or ():
+        yield f"quoted, and nowhere in the inputs: “{one_line(one['quote'], _QUOTE_CHARACTERS)}”"
     if "url" in details:
         yield f"from {one_line(details['url'], _QUOTE_CHARACTERS)}"

@@ -55,6 +55,12 @@ class Checked(NamedTuple):
     evidence: list[Json]
     missing: list[Claim]
 
+    @property
+    def details(self) -> dict[str, Json]:
+        """What is kept beside the answer: the evidence, and, where there are some, the quotes that stand nowhere."""
+        unverified: list[Json] = [{"column": one.column, "quote": one.quote[:QUOTE_CHARACTERS]} for one in self.missing]
+        return {"evidence": self.evidence, **({"unverified": unverified} if unverified else {})}
+
 
 class Text:
     """A text to look quotes up in, folded at most once."""

@@ -111,7 +111,7 @@ class LlmKind:
                 return Answer(said.value)
             checked = await _checked(said.claims, llm_request.quotable(call))
             if checked.evidence:
-                return Answer(said.value, details={"evidence": checked.evidence})
+                return Answer(said.value, details=checked.details)
             is_second = failure is not None and failure.error_class == "unsupported"
             failure = Failure("unsupported", _unsupported(said))
             if is_second:

@@ -159,7 +159,7 @@ class ColumnType:
         return self.unit or self.currency
 
     def _measured_schema(self, measure: str) -> dict[str, Any]:
-        """The unit that was read beside it: asked for the number alone, a model gives dollars for euros without a word."""
+        """The unit comes along: asked for the number alone, a model gives dollars for euros without a word."""
         what = f"the currency {measure} (ISO 4217)" if self.currency else f"the unit {measure}"
         said = f"{measure} if the amount is in {what}, or without any there; {OTHER_UNIT} if it is in another one."
         return {

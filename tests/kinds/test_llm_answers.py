@@ -82,7 +82,8 @@ async def test_an_answer_comes_with_the_quotes_that_stand_in_the_inputs(
     quote = "be-\ngins on 3 May 2024"
     assert outcome.value == "2024-05-03"
     assert outcome.details == {
-        "evidence": [{"column": "a", "quote": quote, "start": start, "end": start + len(quote), "page": 2}]
+        "evidence": [{"column": "a", "quote": quote, "start": start, "end": start + len(quote), "page": 2}],
+        "unverified": [{"column": "a", "quote": "never written"}],
     }
     [request] = provider.requests
     asked = request["response_format"]["json_schema"]["schema"]["properties"]

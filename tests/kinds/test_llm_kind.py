@@ -373,6 +373,7 @@ async def test_a_deadline_is_transient(llm: LlmKind, model: OfflineModel) -> Non
 
 
 async def test_a_deadline_covers_all_tries_together(llm: LlmKind, model: OfflineModel) -> None:
+    assert isinstance(await llm.compute(call(llm_column(), SENTENCE)), Answer)  # to connect takes its own time
     model.switches = Switches(latency=0.3, wrong_shape=1)
     outcome = await llm.compute(call(llm_column(), SENTENCE, deadline=0.5))
     assert isinstance(outcome, Failure)
