@@ -410,12 +410,8 @@ def _finish(draft: _Draft, keys: dict[str, str], files: FileColumns) -> SpecColu
         timeout=settings.default_timeout if model.timeout is None else model.timeout,
         attempts=model.attempts or _DEFAULT_ATTEMPTS,
         settings=normalized,
-<<<<<<< HEAD
         cache=_cache(model, settings, files.is_followed(draft.deps)),
-=======
-        cache=_cache(model, settings),
         review=review_of(model.review),
->>>>>>> review
         files=files.of_reader(draft.deps, model.wait),
     )
 
