@@ -21,7 +21,7 @@ from cell_engine.preview.comparing import Before, Preview, Tried, agree
 from cell_engine.preview.preparing import Prepared
 from cell_engine.specs.text import Json
 from cell_engine.store import previews
-from cell_engine.store.budgets import JOB_TYPE, Left, left
+from cell_engine.store.budgets import JOB_TYPES, Left, left
 from cell_engine.store.claims import WorkerEndedError, beat, goodbye, register
 from cell_engine.store.holds import Hold, active
 from cell_engine.worker.asker import Asker
@@ -222,7 +222,7 @@ class _Run:
 
     def _unpaid(self) -> str | None:
         column, collection = self._prepared.column, self._prepared.collection
-        if column.job_type != JOB_TYPE:
+        if column.job_type not in JOB_TYPES:
             return None
         for one in self._left:
             if (

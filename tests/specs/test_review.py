@@ -18,7 +18,7 @@ columns:
     type: {type}
     kind: function
     deps: [a]
-    function: {{name: "x:y"}}
+    function: {{name: "tests.functions:shape_1"}}
     {review}
 """
 CHOICES = "list\n    items: choice\n    choices: [high, low]"
