@@ -6,9 +6,7 @@ the names in the file (dependencies, prompts), then the DAG.
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -17,21 +15,20 @@ from pydantic import BaseModel, ValidationError
 from cell_engine.errors import Problem, SpecError
 from cell_engine.specs import examples, loading, plugins, prompt, yaml_lines
 from cell_engine.specs.compiled import CompiledSpec, SpecColumn, SpecDependency
+from cell_engine.specs.drafts import Draft, dependency, finish, may_be_absent, prompts, type_of
 from cell_engine.specs.explain import explain, suggest
 from cell_engine.specs.files import FileColumns, FilesModel
-from cell_engine.specs.review import ReviewModel, RuleModel, review_of
-from cell_engine.specs.settings_models import SETTINGS_MODELS, KindSettings
+from cell_engine.specs.review import ReviewModel, RuleModel
+from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.spec import CacheModel, CollectionModel, ColumnModel, DependencyModel, misfits
 from cell_engine.specs.text import shorten
-from cell_engine.specs.types import ColumnType, ValueType
-from cell_engine.specs.version import Cache, usual_not_found
+from cell_engine.specs.types import ValueType
 
 __all__ = ["CompiledSpec", "SpecColumn", "SpecDependency", "compile_file", "compile_text"]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _COMPUTED_ONLY = ("deps", "mode", "timeout", "attempts", "cache", "wait", "review")
-_DEFAULT_ATTEMPTS = 4
 _NESTED: dict[str, type[BaseModel]] = {
     "deps": DependencyModel,
     "cache": CacheModel,
@@ -62,45 +59,12 @@ def compile_text(text: str, file: str = "<text>") -> CompiledSpec:
     return _Compiler(yaml_lines.read(text, file)).compile()
 
 
-@dataclass
-class _Draft:
-    """A column on its way: as written, and what of it proved valid so far."""
-
-    path: yaml_lines.Path
-    raw: dict[str, Any]
-    model: ColumnModel | None = None
-    settings: KindSettings | None = None
-    deps: dict[str, DependencyModel] = field(default_factory=dict)
-    """By the name of each column read."""
-
-    @property
-    def name(self) -> str | None:
-        name = self.raw.get("name")
-        return name if isinstance(name, str) else None
-
-    @property
-    def subject(self) -> str:
-        """How problems in this column begin."""
-        return f"column {shorten(self.name)}: " if self.name else "column: "
-
-    @property
-    def key(self) -> str | None:
-        key = self.raw.get("id")
-        return key if isinstance(key, str) else self.name
-
-    @property
-    def kind(self) -> str | None:
-        """The kind, if it is a known one."""
-        kind = self.raw.get("kind")
-        return kind if isinstance(kind, str) and kind in SETTINGS_MODELS else None
-
-
 class _Compiler:
     def __init__(self, document: yaml_lines.Document) -> None:
         self.document = document
         self.problems = list(document.problems)
-        self.drafts: list[_Draft] = []
-        self.by_name: dict[str, _Draft] = {}
+        self.drafts: list[Draft] = []
+        self.by_name: dict[str, Draft] = {}
         self.defaults: dict[str, dict[str, Any]] = {}  # by kind, what the collection says for all its columns
 
     def compile(self) -> CompiledSpec:
@@ -121,7 +85,7 @@ class _Compiler:
             namespace=collection.namespace,
             name=collection.name,
             cap=collection.cap,
-            columns=tuple(_finish(draft, keys, files) for draft in self.drafts),
+            columns=tuple(finish(draft, keys, files) for draft in self.drafts),
             loading=loading.finish(collection, keys),
         )
 
@@ -136,14 +100,14 @@ class _Compiler:
         columns = data.get("columns")
         if isinstance(columns, list):
             rows = enumerate(columns)
-            self.drafts = [_Draft(("columns", index), raw) for index, raw in rows if isinstance(raw, dict)]
+            self.drafts = [Draft(("columns", index), raw) for index, raw in rows if isinstance(raw, dict)]
         for kind, model in SETTINGS_MODELS.items():
             if model.defaults is not None and isinstance(block := data.get(kind), dict):
                 self._validate(model.defaults, block, (kind,), f"{kind}: ", model.defaults.model_fields)
                 self.defaults[kind] = _valid(model.defaults, block)  # what is wrong is said once, not of each column
         return self._validate(CollectionModel, data, (), "", CollectionModel.model_fields)
 
-    def _values(self, draft: _Draft) -> None:
+    def _values(self, draft: Draft) -> None:
         subject = draft.subject
         own = {key: value for key, value in draft.raw.items() if key not in SETTINGS_MODELS}
         known = [*ColumnModel.model_fields, *SETTINGS_MODELS]
@@ -180,7 +144,7 @@ class _Compiler:
                 named = ", ".join(needed or model.model_fields)
                 self._problem(path, f"{subject}kind {kind} needs its settings under {kind!r}: {named}")
 
-    def _check_input(self, draft: _Draft) -> None:
+    def _check_input(self, draft: Draft) -> None:
         for key in _COMPUTED_ONLY:
             if draft.raw.get(key) is not None:
                 self._problem((*draft.path, key), f"{draft.subject}an input column (one without kind) takes no {key!r}")
@@ -190,7 +154,7 @@ class _Compiler:
                     (*draft.path, kind), f"{draft.subject}settings of kind {kind} but no kind: add 'kind: {kind}'"
                 )
 
-    def _check_type(self, draft: _Draft) -> None:
+    def _check_type(self, draft: Draft) -> None:
         """Whether choices and items are there for the types that have them, and for no other."""
         name, items, choices = (draft.raw.get(key) for key in ("type", "items", "choices"))
         takes_choices = "choice" in (name, items)
@@ -224,8 +188,8 @@ class _Compiler:
     # Each column against the names in the file.
 
     def _names(self) -> None:
-        names: dict[str, _Draft] = {}
-        keys: dict[str, _Draft] = {}
+        names: dict[str, Draft] = {}
+        keys: dict[str, Draft] = {}
         for draft in self.drafts:
             if draft.name is None or draft.key is None:
                 continue
@@ -238,7 +202,7 @@ class _Compiler:
             if twin is not draft and ("id" in draft.raw or "id" in twin.raw):
                 self._clash("id", draft, draft.key, twin, twin.key)
 
-    def _clash(self, what: str, draft: _Draft, word: str, twin: _Draft, other: str | None) -> None:
+    def _clash(self, what: str, draft: Draft, word: str, twin: Draft, other: str | None) -> None:
         first = self.document.line((*twin.path, what))
         if word == other:
             message = f"the column {what} {shorten(word)} is taken already, in line {first}"
@@ -246,7 +210,7 @@ class _Compiler:
             message = f"the column {what} {shorten(word)} differs only by case from {shorten(other)} in line {first}"
         self._problem((*draft.path, what), message)
 
-    def _references(self, draft: _Draft) -> None:
+    def _references(self, draft: Draft) -> None:
         # From the raw values: a mistake elsewhere in the column hides no wrong name.
         if not draft.kind:
             return
@@ -261,7 +225,7 @@ class _Compiler:
             if name in draft.deps:
                 self._problem_at(line, f"{subject}the dependency {name!r} is given twice")
             elif self._readable(draft, name, line):
-                draft.deps[name] = _dependency(name, dep)
+                draft.deps[name] = dependency(name, dep)
         for name, line in self._prompt_references(draft, draft.kind):
             if not self._readable(draft, name, line) or name in draft.deps:
                 continue
@@ -273,7 +237,7 @@ class _Compiler:
         if draft.model and draft.settings and not draft.deps and len(self.problems) == before:
             self._problem(draft.path, f"{subject}it reads no column: name those it needs in deps")
         reads_one = SETTINGS_MODELS[draft.kind].reads_one
-        if reads_one and draft.deps and (len(draft.deps) > 1 or any(map(_may_be_absent, draft.deps.values()))):
+        if reads_one and draft.deps and (len(draft.deps) > 1 or any(map(may_be_absent, draft.deps.values()))):
             message = f"kind {draft.kind} reads one column, {reads_one}, which is not optional"
             self._problem((*draft.path, "deps"), f"{subject}{message}")
         wanted = SETTINGS_MODELS[draft.kind].reads_type
@@ -283,7 +247,7 @@ class _Compiler:
                 message = f"kind {draft.kind} reads a column of type {wanted}, and {name!r} is of type {given}"
                 self._problem((*draft.path, "deps"), f"{subject}{message}")
 
-    def _prompt_references(self, draft: _Draft, kind: str) -> Iterator[tuple[str, int]]:
+    def _prompt_references(self, draft: Draft, kind: str) -> Iterator[tuple[str, int]]:
         """The names that the prompts of `draft` refer to, each once, with the line of the first."""
         fields = SETTINGS_MODELS[kind].prompt_fields
         settings = draft.settings.model_dump() if draft.settings else draft.raw.get(kind)
@@ -304,7 +268,7 @@ class _Compiler:
                     message = f"{setting} is the same for every row: refer to {{{{{name}}}}} in {' or '.join(fields)}"
                     self._problem_at(first_lines[name], subject + message)
 
-    def _examples(self, draft: _Draft) -> None:
+    def _examples(self, draft: Draft) -> None:
         found = getattr(draft.settings, "examples", None)
         if not found or draft.settings is None or draft.kind is None or draft.model is None:
             return
@@ -314,11 +278,11 @@ class _Compiler:
             for name in prompt.references(getattr(draft.settings, text) or "")
         }
         settings = draft.settings.model_dump(mode="json", exclude={"examples"})
-        for place, key, message in examples.problems(found, _type_of(draft.model), settings, names):
+        for place, key, message in examples.problems(found, type_of(draft.model), settings, names):
             path = (*draft.path, draft.kind, "examples", place, key)
             self._problem(path, f"{draft.subject}examples[{place}].{key}: {message}")
 
-    def _readable(self, draft: _Draft, name: str, line: int) -> bool:
+    def _readable(self, draft: Draft, name: str, line: int) -> bool:
         """Whether `name` is another column of the file; a problem in `line` if not."""
         if name == draft.name:
             self._problem_at(line, f"{draft.subject}it reads itself")
@@ -337,7 +301,7 @@ class _Compiler:
             self._problem(path, message)
         for draft in self.drafts:
             if draft.settings and draft.settings.shows_files and getattr(draft.settings, "evidence", None):
-                shown = files.shown_in(_prompts(draft.settings))
+                shown = files.shown_in(prompts(draft.settings))
                 if shown and shown.issuperset(draft.deps):
                     message = "evidence is quoted from text, and it reads files alone: read a column of their text, too"
                     self._problem((*draft.path, str(draft.kind), "evidence"), f"{draft.subject}{message}")
@@ -381,41 +345,6 @@ class _Compiler:
         self.problems.append(Problem(self.document.file, line, message))
 
 
-def _finish(draft: _Draft, keys: dict[str, str], files: FileColumns) -> SpecColumn:
-    """The column of a draft that has no problem. `keys` by column name."""
-    assert draft.model is not None
-    model, settings = draft.model, draft.settings
-    column_type = _type_of(model)
-    assert column_type is not None
-    if settings is None:
-        source = files.of_input(model.name)
-        return SpecColumn(keys[model.name], model.name, column_type, None, "never", (), 0.0, 0, {}, files=source)
-    normalized = settings.model_dump(mode="json", exclude_none=True)
-    for setting in settings.prompt_fields:
-        if setting in normalized:
-            normalized[setting] = prompt.split(normalized[setting], keys)
-    if settings.shows_files and (shown := files.shown_in(_prompts(settings))):
-        normalized["files"] = sorted(keys[name] for name in shown)
-    if found := getattr(settings, "examples", None):
-        normalized["examples"] = examples.normalize(found, column_type, keys)
-    deps = [_spec_dependency(keys[name], dep) for name, dep in draft.deps.items()]
-    deps += [SpecDependency(keys[name], optional=True, silent=True) for name in files.watched(draft.deps)]
-    return SpecColumn(
-        key=keys[model.name],
-        name=model.name,
-        type=column_type,
-        kind=model.kind,
-        mode=model.mode or "on_change",
-        deps=tuple(sorted(deps, key=attrgetter("column"))),
-        timeout=settings.default_timeout if model.timeout is None else model.timeout,
-        attempts=model.attempts or _DEFAULT_ATTEMPTS,
-        settings=normalized,
-        cache=_cache(model, settings, files.is_followed(draft.deps)),
-        review=review_of(model.review),
-        files=files.of_reader(draft.deps, model.wait),
-    )
-
-
 def _valid(model: type[BaseModel], data: dict[str, Any]) -> dict[str, Any]:
     """What of `data` is right by itself."""
     right = {}
@@ -424,39 +353,3 @@ def _valid(model: type[BaseModel], data: dict[str, Any]) -> dict[str, Any]:
             model.model_validate({key: value})
             right[key] = value
     return right
-
-
-def _type_of(model: ColumnModel) -> ColumnType | None:
-    """None where types and what belongs to them do not fit together."""
-    items = "text" if model.type == "list" and model.items is None else model.items
-    try:
-        return ColumnType(model.type, tuple(model.choices or ()), items, model.unit, model.currency)
-    except ValueError:
-        return None
-
-
-def _dependency(name: str, dep: Any) -> DependencyModel:
-    """As written, or, where that has a mistake of its own, as far as that goes."""
-    try:
-        return DependencyModel.model_validate({"column": dep} if isinstance(dep, str) else dep)
-    except ValidationError:
-        return DependencyModel(column=name)
-
-
-def _may_be_absent(dep: DependencyModel) -> bool:
-    return dep.optional or dep.not_found == "run"
-
-
-def _prompts(settings: KindSettings) -> list[str]:
-    return [text for field in settings.prompt_fields if isinstance(text := getattr(settings, field), str)]
-
-
-def _spec_dependency(key: str, dep: DependencyModel) -> SpecDependency:
-    is_usual = dep.not_found == usual_not_found(dep.optional)
-    return SpecDependency(key, dep.optional, None if is_usual else dep.not_found)
-
-
-def _cache(column: ColumnModel, settings: KindSettings, is_followed: bool) -> Cache | None:
-    if column.cache is None:
-        return Cache() if settings.cached and is_followed else None
-    return None if column.cache.ttl == 0 else Cache(column.cache.ttl)
