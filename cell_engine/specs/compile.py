@@ -5,7 +5,6 @@ the names in the file (dependencies, prompts), then the DAG.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -15,8 +14,9 @@ from pydantic import BaseModel, ValidationError
 from cell_engine.errors import Problem, SpecError
 from cell_engine.specs import examples, loading, plugins, prompt, yaml_lines
 from cell_engine.specs.compiled import CompiledSpec, SpecColumn, SpecDependency
+from cell_engine.specs.defaults import Defaults, namespace_beside
 from cell_engine.specs.drafts import Draft, dependency, finish, may_be_absent, prompts, type_of
-from cell_engine.specs.explain import explain, suggest
+from cell_engine.specs.explain import mistakes, suggest
 from cell_engine.specs.files import FileColumns, FilesModel
 from cell_engine.specs.review import ReviewModel, RuleModel
 from cell_engine.specs.settings_models import SETTINGS_MODELS
@@ -39,18 +39,10 @@ _NESTED: dict[str, type[BaseModel]] = {
 
 
 def compile_file(path: Path | str) -> CompiledSpec:
-    """Compiles the YAML file at `path` (UTF-8). Raises SpecError with all problems, the unreadable file's too."""
-    try:
-        raw = Path(path).read_bytes()
-    except OSError as error:
-        raise SpecError([Problem(str(path), 1, f"cannot be read: {error.strerror}")]) from None
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        message = f"the byte 0x{raw[error.start]:02x} is not UTF-8: save the file as UTF-8"
-        raise SpecError([Problem(str(path), line, message)]) from None
-    return compile_text(text, str(path))
+    """Compiles the YAML file at `path` (UTF-8), over the namespace's file beside it. Raises SpecError with all
+    problems, the unreadable file's too."""
+    plugins.load()
+    return _Compiler(yaml_lines.read_file(Path(path)), namespace_beside(Path(path))).compile()
 
 
 def compile_text(text: str, file: str = "<text>") -> CompiledSpec:
@@ -60,12 +52,13 @@ def compile_text(text: str, file: str = "<text>") -> CompiledSpec:
 
 
 class _Compiler:
-    def __init__(self, document: yaml_lines.Document) -> None:
+    def __init__(self, document: yaml_lines.Document, namespace: yaml_lines.Document | None = None) -> None:
         self.document = document
+        self.namespace = namespace
         self.problems = list(document.problems)
         self.drafts: list[Draft] = []
         self.by_name: dict[str, Draft] = {}
-        self.defaults: dict[str, dict[str, Any]] = {}  # by kind, what the collection says for all its columns
+        self.defaults = Defaults()
 
     def compile(self) -> CompiledSpec:
         collection = self._collection()
@@ -101,10 +94,9 @@ class _Compiler:
         if isinstance(columns, list):
             rows = enumerate(columns)
             self.drafts = [Draft(("columns", index), raw) for index, raw in rows if isinstance(raw, dict)]
-        for kind, model in SETTINGS_MODELS.items():
-            if model.defaults is not None and isinstance(block := data.get(kind), dict):
-                self._validate(model.defaults, block, (kind,), f"{kind}: ", model.defaults.model_fields)
-                self.defaults[kind] = _valid(model.defaults, block)  # what is wrong is said once, not of each column
+        if self.namespace is not None:
+            self.problems += self.defaults.take_namespace(self.namespace, data.get("namespace"))
+        self.problems += self.defaults.take(self.document)
         return self._validate(CollectionModel, data, (), "", CollectionModel.model_fields)
 
     def _values(self, draft: Draft) -> None:
@@ -134,7 +126,7 @@ class _Compiler:
             block = draft.raw.get(draft.kind, None if needed else {})
             path = (*draft.path, draft.kind)
             if isinstance(block, dict):  # what the column says goes, also that it has none of it
-                block = self.defaults.get(draft.kind, {}) | block
+                block = self.defaults.of(draft.kind) | block
             if model.value_types and draft.raw.get("type") not in (*model.value_types, None):
                 types = " or ".join(model.value_types)
                 self._problem((*draft.path, "type"), f"{subject}kind {kind} makes values of type {types}")
@@ -179,10 +171,8 @@ class _Compiler:
         try:
             return model.model_validate(data)
         except ValidationError as invalid:
-            for error in invalid.errors(include_url=False):
-                inner = _NESTED.get(".".join(part for part in error["loc"][:-1] if isinstance(part, str)))
-                message = explain(error, known if inner is None else inner.model_fields)
-                self._problem((*path, *error["loc"]), subject + message)
+            for inner, message in mistakes(invalid, known, _NESTED):
+                self._problem((*path, *inner), subject + message)
             return None
 
     # Each column against the names in the file.
@@ -256,17 +246,19 @@ class _Compiler:
         for setting, text in settings.items():
             if not isinstance(text, str):
                 continue
-            is_own = setting in (draft.raw.get(kind) or {})  # else the collection's, and its mistake is said once
-            path, subject = ((*draft.path, kind), draft.subject) if is_own else ((kind,), f"{kind}: ")
+            document, path, subject = self.document, (*draft.path, kind), draft.subject
+            if setting not in (draft.raw.get(kind) or {}):  # a default: its mistake is said once, where it stands
+                document = self.defaults.document(kind, setting) or document
+                path, subject = (kind,), f"{kind}: "
             names = prompt.references(text)
-            lines = self.document.lines_within((*path, setting), prompt.REFERENCE, len(names))
+            lines = document.lines_within((*path, setting), prompt.REFERENCE, len(names))
             first_lines = dict(zip(reversed(names), reversed(lines), strict=True))
             for name in dict.fromkeys(names):
                 if setting in fields:
                     yield name, first_lines[name]
                 elif name in self.by_name:
                     message = f"{setting} is the same for every row: refer to {{{{{name}}}}} in {' or '.join(fields)}"
-                    self._problem_at(first_lines[name], subject + message)
+                    self.problems.append(Problem(document.file, first_lines[name], subject + message))
 
     def _examples(self, draft: Draft) -> None:
         found = getattr(draft.settings, "examples", None)
@@ -343,13 +335,3 @@ class _Compiler:
 
     def _problem_at(self, line: int, message: str) -> None:
         self.problems.append(Problem(self.document.file, line, message))
-
-
-def _valid(model: type[BaseModel], data: dict[str, Any]) -> dict[str, Any]:
-    """What of `data` is right by itself."""
-    right = {}
-    for key, value in data.items():
-        with suppress(ValidationError):
-            model.model_validate({key: value})
-            right[key] = value
-    return right

@@ -1,11 +1,22 @@
 """What pydantic found wrong, in words for the author of a spec."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from cell_engine.specs.text import shorten
+
+
+def mistakes(
+    invalid: ValidationError, known_keys: Iterable[str], nested: Mapping[str, type[BaseModel]] | None = None
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Each with the keys and list positions that lead to it. `known_keys` are those of the model that was met, `nested`
+    the models within it by the keys that lead there, with dots."""
+    for error in invalid.errors(include_url=False):
+        inner = (nested or {}).get(".".join(part for part in error["loc"][:-1] if isinstance(part, str)))
+        yield error["loc"], explain(error, known_keys if inner is None else inner.model_fields)
 
 
 def explain(error: ErrorDetails, known_keys: Iterable[str]) -> str:

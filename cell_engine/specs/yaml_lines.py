@@ -4,6 +4,7 @@ Scalars follow the YAML 1.2 core schema, not 1.1: `yes`, `on` and dates are text
 tags and characters that cannot be stored are problems. Values come back as plain dicts, lists and scalars.
 """
 
+import pathlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -61,6 +62,21 @@ class Document:
         first = node.start_mark.line + 1 if node else 1
         lines = [first + source.count("\n", 0, match.start()) for match in pattern.finditer(source)]
         return lines if len(lines) == count else [self.line(path)] * count
+
+
+def read_file(path: pathlib.Path) -> Document:
+    """Reads the file at `path` (UTF-8). Raises SpecError where that cannot be done, or it is not YAML."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise SpecError([Problem(str(path), 1, f"cannot be read: {error.strerror}")]) from None
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        message = f"the byte 0x{raw[error.start]:02x} is not UTF-8: save the file as UTF-8"
+        raise SpecError([Problem(str(path), line, message)]) from None
+    return read(text, str(path))
 
 
 def read(text: str, file: str) -> Document:

@@ -92,6 +92,17 @@ def test_a_mistake_in_the_yaml_comes_with_its_line(tmp_path: Path) -> None:
     assert "spec.yaml:4: " in str(error)
 
 
+def test_the_namespaces_file_beside_the_yaml_counts(tmp_path: Path) -> None:
+    (tmp_path / "namespace.yaml").write_text("namespace: n\nllm: {model: shared-model}\n")
+    built = build(
+        tmp_path,
+        "namespace: n\nname: c\ncolumns:\n  - {name: a, type: text}\n"
+        "  - {name: b, type: text, kind: llm, llm: {prompt: '{{a}}'}}\n",
+    )
+    described = [str(node.description) for node in built.resolve_asset_graph().asset_nodes]
+    assert any("shared-model" in description for description in described), described
+
+
 def test_no_column_takes_the_rows_place(tmp_path: Path) -> None:
     with pytest.raises(Exception) as raised:
         build(tmp_path, "namespace: n\nname: c\ncolumns:\n  - {name: rows, type: text}\n")
