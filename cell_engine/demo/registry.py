@@ -69,6 +69,14 @@ OFFERED: tuple[Offered, ...] = (
         program="cell_engine.demo.web.feed:play",
         rows=8,
     ),
+    Offered(
+        name="letters",
+        about="Letters are written, from columns of roles, styles and facts; one has other facts, and is written anew.",
+        spec_file=_FOLDER / "letters" / "letters.yaml",
+        program="cell_engine.demo.letters.play:play",
+        rows=10,
+        characters=400,
+    ),
 )
 
 

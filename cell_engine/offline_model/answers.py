@@ -289,7 +289,7 @@ def _string(schema: Mapping[str, Any], prompt: _Prompt) -> str:
         return _date(stated, prompt.data) + "T00:00:00+00:00"
     if schema.get("format") == "uri" or "URL" in described:
         return extract.first_url(prompt.data) or _NO_URL
-    text = stated or extract.summary(prompt.data) or _NO_TEXT
+    text = stated or extract.line(prompt.instruction, extract.summary(prompt.data)) or _NO_TEXT
     return json.dumps({"text": text}, ensure_ascii=False) if "JSON" in described else text
 
 

@@ -17,6 +17,9 @@ _ENOUGH_SUMMARY_CHARACTERS = 60  # a first sentence shorter than this is followe
 _LEAST_SENTENCE_WORDS = 4
 _SAYS_SOMETHING = re.compile(r"[.!?]$|\b(?:is|are|has|provides?|allows?|implements?|supports?)\b")
 
+_LINE_WORDS = 12  # who asks for so few wants a line and no sentence
+_MOST_WORDS = re.compile(r"\bat most (\d{1,3}) words\b")
+
 _FENCED_CODE = re.compile(r"^[ \t]*(`{3,5}|~{3,5})[^\n]*\n.*?^[ \t]*\1[`~]*[ \t]*$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[ \t]*\.\.[ \t][^\n]*(?:\n[ \t]+[^\n]*)*", re.MULTILINE)
@@ -75,6 +78,16 @@ def summary(text: str) -> str:
             break
     head = text[:HEAD_CHARACTERS]
     return _shortened(" ".join(chosen) or " ".join(_readable(plain(head)).split()) or " ".join(head.split()))
+
+
+def line(instruction: str, text: str) -> str:
+    """The beginning of ``text`` where the instruction asks for a line of so few words; else all of it."""
+    asked = _MOST_WORDS.search(instruction)
+    most = int(asked[1]) if asked else 0
+    found = text.split()
+    if not 0 < most <= _LINE_WORDS or len(found) <= most:
+        return text
+    return " ".join(found[:most]).rstrip(" ,;:-") + " …"
 
 
 def first_url(text: str) -> str | None:

@@ -232,3 +232,21 @@ def test_random_text_never_breaks_an_answer() -> None:
         text = "".join(draw.choices("aB1 .\n\t*_`[]()<>|#=-!:é😀\u0000/", k=draw.randrange(400)))
         assert isinstance(_ask("Summarise.", text, {"type": "string"}), str)
         assert _choose(AUDIENCES, text) in AUDIENCES
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        ("in at most 4 words", "The crane at the …"),
+        ("in at most 20 words", "The crane at the north quay, which is old, lifts forty tons again."),
+    ],
+)
+def test_who_asks_for_a_few_words_gets_a_line(asked: str, answered: str) -> None:
+    cell = '<column name="a">The crane at the north quay, which is old, lifts forty tons again.</column>'
+    text = {"type": "object", "properties": {"value": {"type": "string"}}}
+    request = {
+        "model": "any",
+        "messages": [{"role": "user", "content": f"Write the subject, {asked}: {cell}"}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "cell", "schema": text}},
+    }
+    assert json.loads(complete(request).content) == {"value": answered}

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from xml.sax.saxutils import escape
 
+from cell_engine.demo import editions
 from cell_engine.demo.stage import ACTOR, Stage
-from cell_engine.demo.web import editions
 from cell_engine.demo.web.website import Website
 from cell_engine.kinds.web.guard import Guard
 from cell_engine.load.feed import FeedSynced, sync_feed

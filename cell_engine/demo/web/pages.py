@@ -6,8 +6,8 @@ from __future__ import annotations
 import csv
 from html import escape
 
+from cell_engine.demo import editions
 from cell_engine.demo.stage import ACTOR, Stage
-from cell_engine.demo.web import editions
 from cell_engine.demo.web.website import Website
 from cell_engine.load import sync_file
 from cell_engine.stack.ports import remembered_port

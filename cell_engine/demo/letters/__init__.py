@@ -1,0 +1,1 @@
+"""The demo `letters`: columns that write, from a role, a style and facts."""
