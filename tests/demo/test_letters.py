@@ -54,4 +54,6 @@ def test_the_letters_are_written_and_one_with_other_facts_alone_again(
     for row, told in facts.items():
         assert told.startswith(texts["draft"][row])  # it makes nothing up, and says that it cannot write
         assert texts["subject"][row] == " ".join(told.split()[:8]).rstrip(",") + " …"
-    assert "The offline model cannot write" in "\n".join(heard.lines)
+    said = "\n".join(heard.lines)
+    assert "The offline model cannot write" in said
+    assert "\n\nBy bulletin number 1 the wind turns north. Wind of nine" in said

@@ -10,11 +10,13 @@ from cell_engine.demo import editions
 from cell_engine.demo.stage import ACTOR, Stage
 from cell_engine.load import sync_file
 from cell_engine.stack.services import needs_offline_model
+from cell_engine.store.reading import page
 
 _TABLE = Path(__file__).with_name("letters.csv")
-_SHOWN = ("letter", "role", "style", "draft", "subject")
+_SHOWN = ("letter", "role", "style", "subject")
 _CHANGING = "storm"
 _COLUMNS_WRITTEN = 2
+_ROWS = 100
 
 
 def play(stage: Stage) -> list[str]:
@@ -32,10 +34,19 @@ def play(stage: Stage) -> list[str]:
     with stage.round(f"The letter {_CHANGING} has other facts."):
         _load(stage, _rows(editions.next_after(stage.home, edition)))
     stage.show(*_SHOWN)
+    _read_out(stage)
     calls = stage.took.calls if stage.took is not None else 0
     if calls != _COLUMNS_WRITTEN:
         found.append(f"one letter had other facts, which is {_COLUMNS_WRITTEN} calls: {calls} were made")
     return found + stage.problems()
+
+
+def _read_out(stage: Stage) -> None:
+    """The letter that has changed, in full."""
+    inputs, cells = stage.store(lambda connection: page(connection, stage.watched.collection.id, limit=_ROWS))
+    row = next(one.row_id for one in inputs if one.value == _CHANGING)
+    written = {stage.watched.version.by_id[one.column_id].name: one.value for one in cells if one.row_id == row}
+    stage.screen.say(f"{written['subject']}\n\n{written['draft']}")
 
 
 def _rows(edition: int) -> list[dict[str, str]]:
