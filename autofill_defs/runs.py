@@ -291,7 +291,7 @@ def _report(
 
 
 def _was_computed(outcome: PartitionOutcome) -> bool:
-    return not outcome.outcomes.keys() <= {"fresh", "superseded", "deleted", "blocked"}
+    return not outcome.outcomes.keys() <= {"fresh", "superseded", "deleted", "blocked", "waiting"}
 
 
 def _judge(config: FillConfig, request: Request, ended: Progress, outcomes: Sequence[PartitionOutcome]) -> None:

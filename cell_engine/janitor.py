@@ -9,6 +9,7 @@ from cell_engine.parts import open_store
 from cell_engine.store.budgets import enforce_all
 from cell_engine.store.cache import trim
 from cell_engine.store.records import stalled
+from cell_engine.store.reviews import CHUNK, decide_overdue
 from cell_engine.store.upkeep import keep_partitions, keep_up, vacuum_work
 from cell_engine.store.usage import ROLL_BATCH, roll_up
 from cell_engine.store.wide_view import refresh_views
@@ -41,6 +42,8 @@ def run_janitor(url: str, *, period: float = 5.0, stop: threading.Event) -> None
                 done = keep_up(connection)
                 vacuum_work(connection)
                 enforce_all(connection)
+                while decide_overdue(connection) == CHUNK:
+                    pass
                 while roll_up(connection) == ROLL_BATCH:
                     pass
                 for lane in stalled(connection, STALL_SECONDS) if rounds % STALL_ROUNDS == 0 else ():

@@ -2,6 +2,8 @@
 
     visit: claim → plan → call what is due → finalize → plan again with the new values → … → nothing due → release
 
+An answer under review shows nothing yet, and what reads it rests until a person, or a time-out, has decided.
+
 A cell is due when it is not pinned (unless asked for by name), its required inputs are at rest and present, and either
 it is on-change and its stored fingerprint differs from that of its shown inputs under the current definition, or a
 demand covers it that is newer than its last real call. The test is always the stored fingerprint against the inputs
@@ -21,6 +23,9 @@ from cell_engine.specs.text import Json
 from cell_engine.specs.version import Column, Version
 
 BLOCKED = "blocked"
+
+PROPOSED = "proposed"
+"""The error class of a cell whose answer is held for review: it shows nothing, and what reads it waits."""
 
 NOT_FOUND = "not_found"
 """In a cell's `details`, the reason of an answer that there is no value. Its value is null, as no other answer's is.
@@ -42,6 +47,8 @@ class Cell:
     error_class: str | None = None
     details: Mapping[str, Json] | None = None
     """Beside the AI's value, and no part of it: nothing that reads the column sees it."""
+    held: Mapping[str, Json] | None = None
+    """Not None while the AI's value has not been accepted: {"accepted": the one that was, if there was one}."""
 
     @property
     def not_found(self) -> str | None:
@@ -79,7 +86,8 @@ class Asked:
 
 
 Shown: TypeAlias = tuple[str, Json]
-"""What a dependent sees of a column: ("value", the value), ("missing", None), ("not_found", None) or ("error", None).
+"""What a dependent sees of a column: ("value", the value), ("missing", None), ("not_found", None), ("error", None) or
+("proposed", None).
 
 Not found is without its reason: models word it anew at each call, and what reads the column does not see it."""
 
@@ -103,6 +111,16 @@ class Blocked:
     column: Column
     reason: str
     fingerprint: bytes
+    read_change: int
+    demanded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A cell asked for by name that has an input on its way, one under review: it rests, and is left as it is.
+    `demanded`: as of one that is blocked. `read_change` is the cell's own."""
+
+    column: Column
     read_change: int
     demanded: int
 
@@ -135,12 +153,13 @@ class Plan(NamedTuple):
     due: tuple[Due, ...] = ()
     blocked: tuple[Blocked, ...] = ()
     current: tuple[Current, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
     unfound: tuple[Unfound, ...] = ()
 
     @property
-    def found(self) -> "tuple[Blocked | Unfound | Current, ...]":
+    def found(self) -> "tuple[Blocked | Unfound | Current | Waiting, ...]":
         """What needs no call."""
-        return (*self.blocked, *self.unfound, *self.current)
+        return (*self.blocked, *self.unfound, *self.current, *self.waiting)
 
 
 def fingerprint(column: Column, shown: Collection[Shown]) -> bytes:
@@ -150,7 +169,7 @@ def fingerprint(column: Column, shown: Collection[Shown]) -> bytes:
     """
     digest = blake2b(column.hash, digest_size=16)
     for state, value in shown:
-        text = "" if state != "value" else _canonical(value)
+        text = "" if state != "value" else canonical(value)
         digest.update(f"{state}:{len(text)}:{text}".encode())
     return digest.digest()
 
@@ -174,11 +193,15 @@ def plan(
     due: list[Due] = []
     blocked: list[Blocked] = []
     current: list[Current] = []
+    waiting: list[Waiting] = []
     unfound: list[Unfound] = []
     # columns whose shown value may still change in this visit: a pinned one stays, whatever is computed underneath
     moving = {id for id in unsettled if not (row.cells.get(id) or _NO_CELL).user_set} if unsettled else set()
+    resting: set[int] = set()  # columns that wait for the end of a review, which no visit waits for
     stuck: dict[int, Shown] = {}  # what columns show that this very pass has found blocked, or not found
     cells, by_id, reads = row.cells, version.by_id, version.reads
+    if among is not None and any(cell.error_class == PROPOSED for cell in cells.values()):
+        among = None  # what rests is known by what it reads
     for column in version.computed if among is None else among:
         if column.id in unsettled:
             continue
@@ -208,6 +231,12 @@ def plan(
                 continue
         # Answered is what a call newer than the demand has answered, under the definition there is now.
         wanted = request is not None and (stale or request.signal > cell.called)
+        if _PROPOSED in shown or (resting and not resting.isdisjoint(sources)):
+            if request is not None and wanted:
+                waiting.append(Waiting(column, cell.read_change, request.forced if request.forced > cell.called else 0))
+            if not cell.user_set:
+                resting.add(column.id)
+            continue
         read_change = _read_change(row, column)
         lacks = _MISSING in shown or _ERROR in shown or _SHOWN_NOT_FOUND in shown
         lacking = _lacking(column, shown, version) if lacks else ""
@@ -220,7 +249,8 @@ def plan(
         forced = max(request.forced if request is not None else 0, cell.demanded)
         if forced <= cell.called:
             forced = 0
-        needed = (automatic and stale) or (wanted and (stale or cell.error_class is not None)) or forced > 0
+        failed = cell.error_class is not None and cell.error_class != PROPOSED
+        needed = (automatic and stale) or (wanted and (stale or failed)) or forced > 0
         passed_on = _passed_on(column, shown, version) if lacks else ""
         if needed and passed_on:
             stuck[column.id] = _SHOWN_NOT_FOUND
@@ -236,7 +266,7 @@ def plan(
                 moving.add(column.id)
         elif not stale and cell.read_change < read_change:
             current.append(Current(column, read_change))
-    return Plan(tuple(due), tuple(blocked), tuple(current), tuple(unfound))
+    return Plan(tuple(due), tuple(blocked), tuple(current), tuple(waiting), tuple(unfound))
 
 
 def _is_hidden(
@@ -247,9 +277,8 @@ def _is_hidden(
         return False
     if not version.reads[column.id] or any(source in moving for source in version.reads[column.id]):
         return False
-    return cell.fingerprint != _mark(
-        row, column, [_shown(row, version.by_id[dep.column], stuck) for dep in column.deps]
-    )
+    shown = [_shown(row, version.by_id[dep.column], stuck) for dep in column.deps]
+    return _PROPOSED not in shown and cell.fingerprint != _mark(row, column, shown)
 
 
 def _mark(row: Row, column: Column, shown: list[Shown]) -> bytes:
@@ -280,7 +309,19 @@ def matches(only_if: Collection[str] | None, cell: Cell, stale: bool) -> bool:
     )
 
 
-def _canonical(value: Json) -> str:
+def is_held(column: Column, cell: Cell | None, value: Json, is_not_found: bool = False) -> bool:
+    """Whether an answer waits for a person before it is shown. One equal to what was accepted before does not."""
+    if column.review is None or not column.review.asks(value, is_not_found):
+        return False
+    if cell is None:
+        return True
+    if value is None:  # equal only to an answer without a value that is shown: `held` has values alone
+        return cell.ai_value is not None or cell.error_class is not None or cell.fingerprint is None
+    accepted = cell.ai_value if cell.held is None else cell.held.get("accepted")
+    return accepted is None or canonical(accepted) != canonical(value)
+
+
+def canonical(value: Json) -> str:
     """One text for one value as the database compares it: keys sorted, and 1, 1.0 and 1e0 the same number."""
     if isinstance(value, str):
         return encode_basestring_ascii(value)  # what the encoder comes to, without its detours
@@ -312,7 +353,7 @@ def _shown(row: Row, column: Column, stuck: Mapping[int, Shown]) -> Shown:
     elif cell is None:
         return _MISSING
     elif cell.error_class is not None:
-        return _ERROR
+        return _PROPOSED if cell.error_class == PROPOSED else _ERROR
     else:
         value = cell.ai_value
         if value is None and cell.not_found is not None:
@@ -322,6 +363,7 @@ def _shown(row: Row, column: Column, stuck: Mapping[int, Shown]) -> Shown:
 
 _ERROR: Shown = ("error", None)
 _MISSING: Shown = ("missing", None)
+_PROPOSED: Shown = ("proposed", None)
 _SHOWN_NOT_FOUND: Shown = ("not_found", None)
 
 

@@ -22,7 +22,7 @@ from psycopg import sql
 
 from cell_engine.embedded import ensure, ensure_database, stop
 from cell_engine.offline_model import OfflineModel
-from cell_engine.plan import BLOCKED, Due, Plan, plan
+from cell_engine.plan import BLOCKED, Due, Plan, is_held, plan
 from cell_engine.specs.compile import compile_text
 from cell_engine.specs.text import Json
 from cell_engine.specs.version import Version
@@ -47,14 +47,16 @@ columns:
 """
 
 
-_COLUMN = re.compile(r"(?P<name>\w+)(@(?P<definition>\w+))?(/(?P<mode>\w+))?(!(?P<kind>\w+))?(: (?P<deps>.+))?")
+_COLUMN = re.compile(
+    r"(?P<name>\w+)(?P<review>[*])?(@(?P<definition>\w+))?(/(?P<mode>\w+))?(!(?P<kind>\w+))?(: (?P<deps>.+))?"
+)
 
 
 def sheet(*columns: str, name: str = "sheet", cap: int | None = None) -> str:
     """A collection's YAML, for tests where only the shape matters; all columns are text.
 
     "a" is an input; "d: a b?" is computed from a and, optionally, b; "d@2: a" has another definition than "d: a";
-    "d/never: a" has that mode and "d!llm: a" that kind.
+    "d/never: a" has that mode and "d!llm: a" that kind; "d*: a" holds its answers for review.
     """
     lines = ["namespace: test", f"name: {name}", *([f"cap: {cap}"] if cap is not None else []), "columns:"]
     for column in columns:
@@ -72,6 +74,7 @@ def sheet(*columns: str, name: str = "sheet", cap: int | None = None) -> str:
             kind = found["kind"] or "function"
             fields += [f"kind: {kind}", f"deps: [{', '.join(deps)}]", f"{kind}: {settings[kind]}"]
             fields += [f"mode: {found['mode']}"] if found["mode"] else []
+            fields += ["review: required"] if found["review"] else []
         lines.append(f"  - {{{', '.join(fields)}}}")
     return "\n".join(lines)
 
@@ -152,6 +155,7 @@ class Claimer:
             "read_change": due.read_change,
             "fingerprint": due.fingerprint,
             "value": value,
+            "state": "proposed" if is_held(due.column, reading.row.cells.get(column), value) else None,
         }
         return Result(**(fields | changes))  # type: ignore[arg-type]
 
@@ -182,6 +186,12 @@ class Claimer:
                 **(common | ({"version": None} if step.stale else {})),
             )
             for step in steps.current
+        ] + [
+            Result(
+                column_id=step.column.id, read_change=step.read_change, demanded=step.demanded, state="waiting",
+                **(common | {"version": None}),
+            )
+            for step in steps.waiting
         ]  # fmt: skip
 
     def visit(self, reading: Reading, answer: Callable[[Due], Json] | None = None) -> list[str]:

@@ -13,6 +13,10 @@ def upper(a: str) -> str:
     return a.upper()
 
 
+def lower(a: str) -> str:
+    return a.lower()
+
+
 def upper_b(b: str) -> str:
     return b.upper()
 

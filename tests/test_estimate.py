@@ -9,9 +9,12 @@ import pytest
 
 from cell_engine.demo.distributions import installed
 from cell_engine.estimate import Estimate, estimate, estimate_new
+from cell_engine.estimate.calls import Past, simulate
 from cell_engine.offline_model import OfflineModel
 from cell_engine.plan import Row
+from cell_engine.specs.compile import compile_text
 from cell_engine.specs.text import Json
+from cell_engine.specs.version import Version
 from cell_engine.store.changes import edit
 from cell_engine.store.collections import find_collection
 from cell_engine.store.database import Connection
@@ -223,3 +226,10 @@ def test_of_rows_that_ask_the_same_one_pays(
             connection, fresh.collection, fresh.version, everything(fresh, connection), columns=[fresh.id("b")]
         ).columns
         assert (found.cells, found.cached, found.cost) in [(rows, rows, 0), (rows, rows, None)]
+
+
+def test_what_waits_for_a_review_is_another_dispatchs() -> None:
+    spec = compile_text(sheet("a", "b*: a", "c: b"))
+    version = Version(1, 1, spec.bind({"a": 1, "b": 2, "c": 3}))
+    calls = simulate(Row({1: "x"}), version, {}, {2: Past(), 3: Past()}, changes=True)
+    assert [due.column.name for due in calls] == ["b"]

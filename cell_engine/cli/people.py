@@ -304,6 +304,7 @@ def _row_json(row_id: int, by_column: Mapping[int, Any], columns: Sequence[Colum
                 "model": cell.model,
                 "inputs_moved": cell.inputs_moved,
                 "details": cell.details,
+                "proposed": cell.proposed,
             }
     return {"row": row_id, "cells": cells}
 

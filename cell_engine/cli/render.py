@@ -32,7 +32,9 @@ _STATUS_STYLES = {
     "overridden": "cyan",
     "not_found": "magenta",
     "error": "red",
+    "proposed": "magenta",
     "blocked": "yellow",
+    "rejected": "yellow",
     "outdated": "yellow",
     "canceled": "yellow",
     "paused": "yellow",
@@ -294,6 +296,8 @@ def _cell_text(cell: ShownInput | ShownCell | None) -> Text:
     status = getattr(cell, "status", "overridden" if getattr(cell, "edited", False) else None)
     if cell.value is None and status not in (None, "ready", "overridden"):
         why = getattr(cell, "error", None) if status == "error" else None
+        if status == "proposed":
+            why = one_line(getattr(cell, "proposed", None))
         if status == "not_found":
             why = (getattr(cell, "details", None) or {}).get("not_found")
         return Text(one_line(f"{status}: {why}" if why else status), style=_STATUS_STYLES.get(str(status), ""))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cell_engine.estimate.drawing import SAMPLE_ROWS, choose_of
-from cell_engine.plan import BLOCKED, NOT_FOUND, Asked, Cell, Due, Row, plan
+from cell_engine.plan import BLOCKED, NOT_FOUND, PROPOSED, Asked, Cell, Due, Row, is_held, plan
 from cell_engine.specs import prompt
 from cell_engine.specs.text import Json
 from cell_engine.specs.version import Column, Version
@@ -52,7 +52,7 @@ def read_past(
     for one in rows:
         for column_id, called in one.called.items():
             cell = one.row.cells[column_id]
-            if cell.error_class is not None or column_id not in past:
+            if cell.error_class not in (None, PROPOSED) or column_id not in past:
                 continue
             if called.version not in versions:
                 versions[called.version] = load_version(connection, collection.id, called.version)
@@ -127,7 +127,7 @@ def _answered(due: Due, before: Cell, past: Past, changes: bool) -> Cell:
         details = before.details
     elif value is None or before.error_class is not None or changes:
         value = assumed(due.column, value if value is not None else past.answer)
-    return Cell(
+    answered = Cell(
         before.user_set,
         before.user_value,
         value,
@@ -136,6 +136,10 @@ def _answered(due: Due, before: Cell, past: Past, changes: bool) -> Cell:
         read_change=due.read_change,
         details=details,
     )
+    review = due.column.review
+    if review is not None and review.when is None and is_held(due.column, before, value, details is not None):
+        answered.error_class = PROPOSED  # what reads it is computed when it is accepted, which is another dispatch
+    return answered
 
 
 def assumed(column: Column, like: Json) -> Json:

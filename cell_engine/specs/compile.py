@@ -19,8 +19,9 @@ from cell_engine.specs import examples, loading, plugins, prompt, yaml_lines
 from cell_engine.specs.compiled import CompiledSpec, SpecColumn, SpecDependency
 from cell_engine.specs.explain import explain, suggest
 from cell_engine.specs.files import FileColumns, FilesModel
+from cell_engine.specs.review import ReviewModel, RuleModel, review_of
 from cell_engine.specs.settings_models import SETTINGS_MODELS, KindSettings
-from cell_engine.specs.spec import CacheModel, CollectionModel, ColumnModel, DependencyModel
+from cell_engine.specs.spec import CacheModel, CollectionModel, ColumnModel, DependencyModel, misfits
 from cell_engine.specs.text import shorten
 from cell_engine.specs.types import ColumnType, ValueType
 from cell_engine.specs.version import Cache, usual_not_found
@@ -29,9 +30,15 @@ __all__ = ["CompiledSpec", "SpecColumn", "SpecDependency", "compile_file", "comp
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
-_COMPUTED_ONLY = ("deps", "mode", "timeout", "attempts", "cache", "wait")
+_COMPUTED_ONLY = ("deps", "mode", "timeout", "attempts", "cache", "wait", "review")
 _DEFAULT_ATTEMPTS = 4
-_NESTED: dict[str, type[BaseModel]] = {"deps": DependencyModel, "cache": CacheModel, "files": FilesModel}
+_NESTED: dict[str, type[BaseModel]] = {
+    "deps": DependencyModel,
+    "cache": CacheModel,
+    "files": FilesModel,
+    "review": ReviewModel,
+    "review.when": RuleModel,
+}
 
 
 def compile_file(path: Path | str) -> CompiledSpec:
@@ -143,6 +150,8 @@ class _Compiler:
         draft.model = self._validate(ColumnModel, own, draft.path, subject, known)
         if draft.raw.get("type") in get_args(ValueType):
             self._check_type(draft)
+        for key, message in misfits(draft.model) if draft.model is not None else ():
+            self._problem((*draft.path, "review", "when", key), f"{subject}review: {message}")
         kind = draft.raw.get("kind")
         if kind is None:
             self._check_input(draft)
@@ -207,7 +216,7 @@ class _Compiler:
             return model.model_validate(data)
         except ValidationError as invalid:
             for error in invalid.errors(include_url=False):
-                inner = _NESTED.get(str(error["loc"][0])) if len(error["loc"]) > 1 else None
+                inner = _NESTED.get(".".join(part for part in error["loc"][:-1] if isinstance(part, str)))
                 message = explain(error, known if inner is None else inner.model_fields)
                 self._problem((*path, *error["loc"]), subject + message)
             return None
@@ -402,6 +411,7 @@ def _finish(draft: _Draft, keys: dict[str, str], files: FileColumns) -> SpecColu
         attempts=model.attempts or _DEFAULT_ATTEMPTS,
         settings=normalized,
         cache=_cache(model, settings, files.is_followed(draft.deps)),
+        review=review_of(model.review),
         files=files.of_reader(draft.deps, model.wait),
     )
 

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from cell_engine.specs import prompt
 from cell_engine.specs.files import FileSource
 from cell_engine.specs.loading import SpecLoading
+from cell_engine.specs.review import Review
 from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
@@ -43,6 +44,7 @@ class SpecColumn:
     settings: Mapping[str, Json]
     cache: Cache | None = None
     files: FileSource | None = None
+    review: Review | None = None
 
     @cached_property
     def definition(self) -> dict[str, Json]:
@@ -78,6 +80,8 @@ class SpecColumn:
             normalized["cache"] = None if self.cache is None else {"ttl": self.cache.ttl}
         if self.files is not None:
             normalized["files"] = self.files.to_json()
+        if self.review is not None:
+            normalized["review"] = self.review.to_json()
         return normalized
 
 
@@ -125,6 +129,7 @@ class CompiledSpec:
                 hash=column.hash,
                 cache=column.cache,
                 files=column.files,
+                review=column.review,
             )
             for column in self.columns
         )

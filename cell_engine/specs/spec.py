@@ -5,11 +5,14 @@ cell_engine.specs.compile.
 """
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from cell_engine.specs import duration
 from cell_engine.specs.files import FilesModel, root_as_files
+from cell_engine.specs.review import ReviewModel, required_as_review
 from cell_engine.specs.text import shorten
 from cell_engine.specs.types import OTHER_UNIT, ItemType, ValueType
 from cell_engine.specs.version import Mode, NotFound
@@ -17,8 +20,6 @@ from cell_engine.specs.version import Mode, NotFound
 KEPT_DAYS = 90
 """How long the cache keeps an answer."""
 
-_DURATION = re.compile(r"([0-9]{1,9})([smhd])")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
 
@@ -55,15 +56,14 @@ def _name_as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-def _seconds(duration: Any) -> float:
-    found = _DURATION.fullmatch(duration) if isinstance(duration, str) else None
-    seconds = int(found[1]) * _UNITS[found[2]] if found else 0
-    if not 0 < seconds <= KEPT_DAYS * 86_400:
+def _seconds(text: Any) -> float:
+    found = duration.seconds(text)
+    if found is None or not 0 < found <= KEPT_DAYS * 86_400:
         raise ValueError(
-            f"{shorten(str(duration))} is no length of time: a whole number with s, m, h or d, such as 12h or 7d, "
+            f"{shorten(str(text))} is no length of time: a whole number with s, m, h or d, such as 12h or 7d, "
             f"and {KEPT_DAYS}d at most"
         )
-    return float(seconds)
+    return float(found)
 
 
 Name = Annotated[str, AfterValidator(_check_name)]
@@ -112,6 +112,26 @@ class ColumnModel(Strict):
     attempts: int | None = Field(None, ge=1, le=100)
     cache: Annotated[CacheModel, BeforeValidator(_switch_as_cache)] | None = None
     wait: Annotated[float, BeforeValidator(_seconds)] | None = None
+    review: Annotated[ReviewModel, BeforeValidator(required_as_review)] | None = None
+
+
+def misfits(column: ColumnModel) -> Iterator[tuple[str, str]]:
+    """What of a review's rule is not for the column's type: the key of `when`, and what is wrong with it."""
+    rule = column.review.when if column.review is not None else None
+    if rule is None:
+        return
+    choices = column.choices or []
+    takes_choices = "choice" in (column.type, column.items)
+    if rule.choice is not None and not takes_choices:
+        yield "choice", f"choice is for columns of type choice, not {column.type}"
+    for one in rule.choice or () if takes_choices else ():
+        if one not in choices:
+            yield "choice", f"{shorten(one)} is none of the column's choices: {shorten(choices, 200)}"
+    for name, value in (("above", rule.above), ("below", rule.below)):
+        if value is not None and column.type not in ("number", "integer"):
+            yield name, f"{name} is for columns of type number or integer, not {column.type}"
+    if rule.is_ is not None and column.type != "boolean":
+        yield "is", f"is is for columns of type boolean, not {column.type}"
 
 
 class CollectionModel(Strict):

@@ -10,6 +10,7 @@ from graphlib import TopologicalSorter
 from typing import Any, Literal
 
 from cell_engine.specs.files import FileSource
+from cell_engine.specs.review import Review
 from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
@@ -70,8 +71,9 @@ class Column:
 
     `kind` is None for an input. `timeout` is seconds for one call, `attempts` the calls made before a transient
     failure stays. `settings` are the kind's own, normalized. `hash` (16 bytes) covers the definition: type, kind,
-    dependencies by key and settings, and nothing that leaves the answer alone (name, mode, timeout, attempts, cache).
-    `cache` is None for a column that computes each cell itself. `files` is there where it has to do with files.
+    dependencies by key and settings, and nothing that leaves the answer alone (name, mode, timeout, attempts, cache,
+    review). `cache` is None for a column that computes each cell itself, `review` for one that shows answers at once.
+    `files` is there where it has to do with files.
     """
 
     id: int
@@ -87,6 +89,7 @@ class Column:
     hash: bytes
     cache: Cache | None = None
     files: FileSource | None = None
+    review: Review | None = None
 
     @property
     def job_type(self) -> str:
@@ -110,6 +113,7 @@ class Column:
             "settings": dict(self.settings),
             "hash": self.hash.hex(),
             "cache": None if self.cache is None else {"ttl": self.cache.ttl},
+            "review": None if self.review is None else self.review.to_json(),
         }
         return said if self.files is None else said | {"files": self.files.to_json()}
 
@@ -132,6 +136,7 @@ class Column:
             hash=bytes.fromhex(definition["hash"]),
             cache=_cache(definition),
             files=FileSource.from_json(definition.get("files")),
+            review=Review.from_json(definition.get("review")),
         )
 
 

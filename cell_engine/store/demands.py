@@ -148,7 +148,8 @@ def raise_rows(
 ) -> list[int]:
     """The demand of a dispatch on rows that are locked, as is the work of those that have any (`met`).
 
-    `likely` are columns that it makes due: where the rows start. Returns dispatches whose end this may have been.
+    `likely` are columns that it makes due: where the rows start. `priority`: a sweep's is for what holds up no edit.
+    Returns dispatches whose end this may have been.
     """
     displaced: list[int] = []
     job_type = _job_type(version, likely)

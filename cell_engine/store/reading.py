@@ -130,7 +130,7 @@ class PartitionOutcome:
 class ShownCell:
     """A computed cell as shown: its value, derived status and, in error or blocked, why. `inputs_moved`: a person's
     value, and what the column reads has changed since it was given. `details` are kept beside the answer that is shown:
-    where it came from."""
+    where it came from. `proposed`: the answer that waits for review."""
 
     row_id: int
     column_id: int
@@ -141,6 +141,7 @@ class ShownCell:
     model: str | None
     inputs_moved: bool
     details: dict[str, Json] | None
+    proposed: Json = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ class Result:
     `read_change` covers. `cached`: the answer was there, and no call was made; `demanded` is the signal of the call
     that brought it, its tokens are those saved. `cache_signal`: what `cache.ask` gave its call; None where none was
     asked for. `cost` is in billionths of a dollar, None where it is not known; `saved_cost`, likewise, what the call
-    had cost whose answer was taken.
+    had cost whose answer was taken. `state`: "proposed" for an answer that is held for review; "waiting" for a cell
+    asked for by name that has an input on its way, which leaves it alone but for a force, kept in `demanded`.
     """
 
     key: RowKey
@@ -58,6 +59,7 @@ class Result:
     cost: int | None = 0
     saved_cost: int | None = 0
     details: Mapping[str, Json] | None = None
+    state: Literal["proposed", "waiting"] | None = None
 
 
 @dataclass(slots=True)
@@ -216,10 +218,14 @@ def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], d
         batches=numbers([one.batch_id for one in results]),
         reads=texts([numbers(one.reads) if one.reads else None for one in results]),
         details=texts([None if one.details is None else _ENCODER.encode(one.details) for one in results]),
+        states=texts([one.state for one in results]),
     ):
         stored[one.number - 1] = Stored(one.won, one.change or 0, one.moved)
         if one.met is not None:
             dispatches.add(one.met)
+        if one.remembers:
+            waits = results[one.number - 1]
+            run(connection, "cell_remember", **waits.key._asdict(), column_id=waits.column_id, forced=one.remembers)
     return stored
 
 

@@ -5,8 +5,19 @@ from collections.abc import Mapping
 
 from cell_engine.kinds.base import PAUSING, WAITING, Answer, Call, ErrorClass, Failure, Kind, Outcome
 from cell_engine.log import get_logger
-from cell_engine.plan import BLOCKED, NOT_FOUND, Blocked, Cell, Current, Unfound
+from cell_engine.plan import (
+    BLOCKED,
+    NOT_FOUND,
+    PROPOSED,
+    Blocked,
+    Cell,
+    Current,
+    Unfound,
+    Waiting,
+    is_held,
+)
 from cell_engine.specs.text import Json
+from cell_engine.specs.version import Column
 from cell_engine.store.claims import Reading
 from cell_engine.store.results import Result
 from cell_engine.worker.calls import Called, Settled, Task
@@ -33,7 +44,7 @@ def addressed(reading: Reading, column_id: int, read_change: int) -> Result:
     )
 
 
-def found_by_plan(reading: Reading, step: Blocked | Unfound | Current) -> Result:
+def found_by_plan(reading: Reading, step: Blocked | Unfound | Current | Waiting) -> Result:
     """What a plan found without a call."""
     result = addressed(reading, step.column.id, step.read_change)
     if isinstance(step, Unfound):
@@ -45,12 +56,22 @@ def found_by_plan(reading: Reading, step: Blocked | Unfound | Current) -> Result
     if isinstance(step, Current):
         if step.stale:
             result.version = None
+    elif isinstance(step, Waiting):
+        result.state, result.version, result.demanded = "waiting", None, step.demanded
     else:
         result.fingerprint = step.fingerprint
         result.error_class = BLOCKED
         result.error = step.reason
         result.demanded = step.demanded
     return result
+
+
+def review(column: Column, reading: Reading, result: Result) -> None:
+    """An answer of a column whose answers people look at first is proposed, not shown."""
+    if column.review is None:
+        return
+    if is_held(column, reading.row.cells.get(column.id), result.value, NOT_FOUND in (result.details or {})):
+        result.state = "proposed"
 
 
 def details_of(answer: Answer) -> Mapping[str, Json] | None:
@@ -87,6 +108,7 @@ def cell_after(cell: Cell | None, result: Result, change: int) -> Cell:
     """The cell as the store has it after `result`; the change number is 0 where none moved."""
     before = cell or Cell()
     refreshed = not result.call and result.error_class is None
+    held = result.state == "proposed" and result.error_class is None
     return Cell(
         user_set=before.user_set,
         user_value=before.user_value,
@@ -98,9 +120,18 @@ def cell_after(cell: Cell | None, result: Result, change: int) -> Cell:
         demanded=0 if result.call else max(before.demanded, result.demanded),
         change=change or before.change,
         read_change=result.read_change,
-        error_class=before.error_class if refreshed else result.error_class,
+        error_class=PROPOSED if held else before.error_class if refreshed else result.error_class,
         details=result.details if result.call and result.error_class is None else before.details,
+        held=_held_after(before, result, held),
     )
+
+
+def _held_after(before: Cell, result: Result, held: bool) -> Mapping[str, Json] | None:
+    if not result.call or result.error_class is not None:
+        return before.held
+    if not held:
+        return None
+    return before.held if before.held is not None else {} if before.ai_value is None else {"accepted": before.ai_value}
 
 
 def pause(failed: int, retry_after: float | None) -> float:

@@ -39,6 +39,7 @@ from cell_engine.worker.outcomes import (
     details_of,
     found_by_plan,
     outcome_at_once,
+    review,
     settled,
 )
 from cell_engine.worker.rest import Rest, Wait, ended
@@ -418,6 +419,7 @@ class Visit:
             result.value, result.demanded, result.model = came.value, came.signal, came.model
             result.tokens_in, result.tokens_out, result.saved_cost = came.tokens_in, came.tokens_out, came.cost
             result.details = came.details
+            review(due.column, self._reading, result)
             return result
         outcome, result.cache_signal, probed = came
         outcome = patience.look(reading, due.column, outcome)
@@ -433,6 +435,7 @@ class Visit:
         if not isinstance(outcome, Failure):
             result.value = outcome.value
             result.details = details_of(outcome)
+            review(due.column, self._reading, result)
         elif outcome.error_class in PAUSING:
             result.retry = True
             refused = self._host.holds.trip(reading.key.collection_id, due.column, outcome, probed)

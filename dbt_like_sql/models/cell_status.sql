@@ -19,7 +19,31 @@ select
                                and not work.attempts ? definition.column_id::text) then 'waiting'
                       else 'queued' end
         when ahead.state in ('queued', 'paused') then case when is_held then 'paused' else ahead.state end
-        when cell.error_class = 'blocked' then 'blocked'
+        -- reads an answer under review, or what will be computed from it: not before that has ended
+        when definition.mode = 'on_change' and behind.outdated
+            and exists (select from {{ source('autofill', 'cell') }} as proposed
+                        where proposed.collection_id = collection.id and proposed.error_class = 'proposed')
+            and exists (
+                with recursive above as (
+                    select unnest(definition.depends_on) as column_id
+                    union
+                    select unnest(source.depends_on)
+                    from above
+                    join {{ source('autofill', 'definition') }} as source
+                        on source.collection_id = collection.id and source.version = collection.version
+                        and source.column_id = above.column_id and source.mode = 'on_change'
+                    left join {{ source('autofill', 'cell') }} as hiding
+                        on hiding.collection_id = row.collection_id and hiding.row_id = row.row_id
+                        and hiding.column_id = above.column_id
+                    where not coalesce(hiding.user_set, false)
+                )
+                select from above
+                join {{ source('autofill', 'cell') }} as input
+                    on input.collection_id = row.collection_id and input.row_id = row.row_id
+                    and input.column_id = above.column_id
+                where input.error_class = 'proposed' and not input.user_set
+            ) then 'waiting'
+        when cell.error_class in ('blocked', 'proposed', 'rejected') then cell.error_class
         when cell.error_class is not null then 'error'
         when behind.outdated and (cell.canceled > cell.called or ahead.state = 'canceled') then 'canceled'
         when cell.computed_at is null then 'empty'
@@ -38,8 +62,11 @@ select
         where input.collection_id = row.collection_id and input.row_id = row.row_id
           and input.column_id = any(definition.depends_on) and input.change > cell.change
     )), false) as inputs_moved,
-    -- beside an answer that is shown: where it came from
-    case when not coalesce(cell.user_set, false) and cell.error_class is null then cell.details end as details
+    -- beside an answer that is shown, or waits for review: where it came from
+    case when not coalesce(cell.user_set, false) and coalesce(cell.error_class, 'proposed') = 'proposed'
+         then cell.details end as details,
+    -- an answer that waits for review
+    case when not cell.user_set and cell.error_class = 'proposed' then cell.ai_value end as proposed
 from {{ source('autofill', 'collection') }}
 join {{ source('autofill', 'row') }} on row.collection_id = collection.id and row.deleted_at is null
 join {{ source('autofill', 'definition') }}
@@ -86,7 +113,7 @@ left join lateral (
       and case when dispatch.columns = '{}' then definition.mode = 'on_change' and behind.outdated
                else definition.column_id = any(dispatch.columns)
                     and (behind.outdated
-                         or (dispatch.signal > cell.called and (dispatch.force or cell.error_class is not null))) end
+                         or (dispatch.signal > cell.called and (dispatch.force or coalesce(cell.error_class, 'proposed') <> 'proposed'))) end
     order by sweep.canceled, sweep.paused
     limit 1
 ) as ahead on true

@@ -1,4 +1,4 @@
--- Computed cells that show an error, by class: those of deleted rows and columns, and those that a person has
+-- Computed cells that show an error, by class (not what waits for review): those of deleted rows and columns, and those that a person has
 -- overridden, show none.
 select
     namespace.name as namespace,
@@ -15,5 +15,5 @@ join {{ source('autofill', 'namespace') }} on namespace.id = collection.namespac
 join {{ source('autofill', 'definition') }}
     on definition.collection_id = collection.id and definition.version = collection.version
     and definition.column_id = cell.column_id
-where cell.error_class is not null and not cell.user_set
+where cell.error_class <> 'proposed' and not cell.user_set
 group by namespace.name, collection.name, definition.name, cell.error_class

@@ -8,6 +8,8 @@
 -- tried again and leaves the cell alone; `leaving` rows are released in this same transaction, which spares a write of their work; `reads` are earlier results of the batch that
 -- it has read, as how many places they are before it. Models, tokens and costs come as empty arrays where no call of the
 -- batch had a model; a cost of null is not known, and where `cached` it is what the call that was spared had cost.
+-- `state`: 'proposed' is an answer that is held for review, unless it is the one that is shown; 'waiting' is what a plan
+-- found without a call, that a cell asked for by name has an input on its way.
 with item as materialized (
     select * from unnest(
         %(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[], %(columns)s::smallint[],
@@ -16,11 +18,12 @@ with item as materialized (
         %(values)s::jsonb[], %(error_classes)s::text[], %(errors)s::text[], %(fingerprints)s::bytea[],
         %(read_changes)s::bigint[], %(demanded)s::bigint[], %(versions)s::int[], %(models)s::text[],
         %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(tokens_cached)s::bigint[], %(tokens_reasoning)s::bigint[],
-        %(costs)s::bigint[], %(dispatches)s::bigint[], %(batches)s::int[], %(reads)s::text[], %(details)s::jsonb[]
+        %(costs)s::bigint[], %(dispatches)s::bigint[], %(batches)s::int[], %(reads)s::text[], %(details)s::jsonb[],
+        %(states)s::text[]
     ) with ordinality as i (
         collection_id, row_id, claim, column_id, signal, call, cached, retry, leaving, value, error_class, error,
         fingerprint, read_change, demanded, version, model, tokens_in, tokens_out, tokens_cached, tokens_reasoning, cost,
-        dispatch_id, batch_id, reads, details, number
+        dispatch_id, batch_id, reads, details, state, number
     )
 ),
 judged as materialized (
@@ -29,6 +32,7 @@ judged as materialized (
         case when cached then least(signal, demanded) when call then signal else 0 end as called,
         -- a blocked cell remembers also the force that came since the plan, which it meets
         case when call then 0 when asked then greatest(demanded, forced_now) else demanded end as forced,
+        coalesce(state = 'proposed' and error_class is null and not same, false) as is_held,
         -- what is shown changes with the answer, unless a person's value hides it
         case when is_written then
             case when user_set or same or (was_error and error_class is not null) then was_change
@@ -59,6 +63,7 @@ judged as materialized (
                 and cell.computed_at is not null as same,
             cell.ai_value as was, cell.version as was_version, cell.model as was_model,
             cell.computed_at as was_computed_at, cell.details as was_details,
+            cell.held as was_held,
             cell.computed_at is not null and cell.error_class is null and not cell.user_set as was_shown
         from item
         join autofill.row on row.collection_id = item.collection_id and row.row_id = item.row_id
@@ -92,15 +97,17 @@ moved as (
 made as (
     insert into autofill.cell as cell (
         collection_id, row_id, column_id, ai_value, fingerprint, called, demanded, change, read_change, version,
-        model, computed_at, error_class, error, tokens_in, tokens_out, cost, details)
+        model, computed_at, error_class, error, tokens_in, tokens_out, cost, details, held)
     select collection_id, row_id, column_id, value, fingerprint, called, forced,
         change,
         case when reads is null then read_change
              else greatest(read_change, (select max((select changes from moved)[number - back])
                                          from unnest(reads::int[]) as back)) end,
-        version, model, clock_timestamp(), error_class, error,
+        version, model, clock_timestamp(),
+        case when is_held then 'proposed' else error_class end, case when is_held then 'waits for review' else error end,
         case when model is not null then tokens_in end, case when model is not null then tokens_out end,
-        case when cached then 0 when model is not null then cost end, case when error_class is null then details end
+        case when cached then 0 when model is not null then cost end, case when error_class is null then details end,
+        case when is_held then '{}'::jsonb end
     from judged
     where is_written and not is_known
 ),
@@ -119,13 +126,16 @@ changed as (
         version = judged.version,
         model = judged.model,
         computed_at = clock_timestamp(),
-        error_class = judged.error_class,
-        error = judged.error,
+        error_class = case when judged.is_held then 'proposed' else judged.error_class end,
+        error = case when judged.is_held then 'waits for review' else judged.error end,
         tokens_in = case when judged.model is not null then judged.tokens_in end,
         tokens_out = case when judged.model is not null then judged.tokens_out end,
         cost = case when judged.cached then 0 when judged.model is not null then judged.cost end,
         -- the answer's, which stays beside an error
-        details = case when judged.error_class is null then judged.details else cell.details end
+        details = case when judged.error_class is null then judged.details else cell.details end,
+        held = case when judged.error_class is not null then cell.held
+                    when judged.is_held then coalesce(judged.was_held, case when judged.was is null then '{}'
+                         else jsonb_build_object('accepted', judged.was) end) end
     from judged
     where judged.is_written and judged.is_known and cell.collection_id = judged.collection_id
       and cell.row_id = judged.row_id and cell.column_id = judged.column_id
@@ -173,7 +183,9 @@ completed as (
         saved_tokens_in, saved_tokens_out, saved_cost)
     select credited, collection_id, batch_id, column_id,
         case when deleted then 'deleted' when error_class is not null then error_class
-             when not call then 'fresh' when value is null and details ? 'not_found' then 'not_found' when cached then 'cached' when same then 'unchanged' else 'ready' end,
+             when is_held then 'proposed' when not call then coalesce(state, 'fresh')
+             when value is null and details ? 'not_found' then 'not_found'
+             when cached then 'cached' when same then 'unchanged' else 'ready' end,
         array_agg(row_id),
         coalesce(sum(tokens_in) filter (where cached), 0), coalesce(sum(tokens_out) filter (where cached), 0),
         coalesce(sum(cost) filter (where cached), 0)
@@ -207,7 +219,8 @@ used as (
 )
 -- Of what leaves there is nothing to say: its visit goes on with a fresh reading or not at all, and its release tells of
 -- every dispatch whose end may have come. `met`: whose demand is met while another dispatch's visit goes on, likewise.
+-- `remembers`: a force that waits for its input, to be kept with the cell.
 select number, won, change, coalesce(change > coalesce(was_change, 0), false) as moved,
-    case when credited <> visiting then credited end as met
+    case when credited <> visiting then credited end as met, case when won and state = 'waiting' then forced end as remembers
 from judged
 where not (won and leaving);

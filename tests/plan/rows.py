@@ -1,9 +1,21 @@
 """Rows and small versions for the tests of `plan`, and what storing an answer does to a row."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 
-from cell_engine.plan import NOT_FOUND, Blocked, Cell, Current, Due, Row, Shown, Unfound, fingerprint
+from cell_engine.plan import (
+    NOT_FOUND,
+    PROPOSED,
+    Blocked,
+    Cell,
+    Current,
+    Due,
+    Row,
+    Shown,
+    Unfound,
+    Waiting,
+    fingerprint,
+)
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
 from cell_engine.specs.version import Column, Dependency, Mode, NotFound, Version
@@ -38,7 +50,7 @@ def shown(row: Row, version: Version, column_id: int) -> Shown:
     elif version.by_id[column_id].kind is None:
         value = row.inputs.get(column_id)
     elif cell.error_class is not None:
-        return ("error", None)
+        return ("proposed" if cell.error_class == PROPOSED else "error", None)
     else:
         value = cell.ai_value
         if value is None and NOT_FOUND in (cell.details or {}):
@@ -53,11 +65,11 @@ def mark(row: Row, version: Version, column_id: int) -> bytes:
 
 
 def is_lacking(row: Row, version: Version, column_id: int) -> bool:
-    """Whether an input is not there without which the column is blocked."""
+    """Whether an input is not there, nor on its way, without which the column is blocked."""
     for dep in version.by_id[column_id].deps:
         state = shown(row, version, dep.column)[0]
         policy = dep.not_found or ("run" if dep.optional else "skip")
-        if policy == "skip" if state == "not_found" else state != "value" and not dep.optional:
+        if policy == "skip" if state == "not_found" else state in ("missing", "error") and not dep.optional:
             return True
     return False
 
@@ -70,9 +82,23 @@ def is_passed_on(row: Row, version: Version, column_id: int) -> bool:
     )
 
 
+def rests(row: Row, version: Version, column_id: int, asked: Collection[int] = ()) -> bool:
+    """Whether an input is under review, or will be computed once another one's review has ended. `asked`: by name."""
+    for dep in version.by_id[column_id].deps:
+        source, cell = version.by_id[dep.column], row.cells.get(dep.column) or Cell()
+        if source.kind is None or cell.user_set:
+            continue
+        if cell.error_class == PROPOSED:
+            return True
+        is_wanted = source.mode == "on_change" or source.id in asked or cell.demanded > cell.called
+        if is_wanted and rests(row, version, source.id, asked):
+            return True
+    return False
+
+
 def store(
     row: Row,
-    step: Due | Blocked | Unfound | Current,
+    step: Due | Blocked | Unfound | Current | Waiting,
     signal: int,
     value: Json = None,
     error: str | None = None,
@@ -80,6 +106,9 @@ def store(
 ) -> None:
     """Store what a call came to, or what a plan found without one, as finalize does; a change is numbered `signal`."""
     cell = row.cells.setdefault(step.column.id, Cell())
+    if isinstance(step, Waiting):
+        cell.demanded = max(cell.demanded, step.demanded)
+        return
     before = (cell.error_class is None, cell.ai_value if cell.error_class is None else None)
     if isinstance(step, Unfound):
         value, error, not_found = None, None, step.reason

@@ -9,17 +9,18 @@ import pytest
 from cell_engine.plan import Asked, Cell, Plan, Row, plan
 from cell_engine.specs.version import NotFound, Version
 from tests.plan.rows import column as col
-from tests.plan.rows import is_lacking, is_passed_on, mark, shown, version
+from tests.plan.rows import is_lacking, is_passed_on, mark, rests, shown, version
 
 CALLED = 5
 CHAIN = version(col(1), col(2, [1]), col(3, [2]))
+LONG = version(col(1), col(2, [1]), col(3, [2]), col(4, [3]))
 DIAMOND = version(col(1), col(2, [1]), col(3, [1]), col(4, [2, 3], optional=[3]))
 BY_HAND = version(col(1), col(2, [1], mode="never"), col(3, [2], mode="cron"))
 MIXED = version(col(1), col(2, [1], mode="never"), col(3, [2], optional=[2]), col(4, [3], mode="cron"))
 
 # A cell's state, given the fingerprint of what it would read now. Without its inputs a cell cannot have been answered
 # from what it would read now, nor can it be blocked by that with them.
-ANSWERED_NOW = {"fresh", "fresh, no evidence", "error", "pinned fresh"}
+ANSWERED_NOW = {"fresh", "fresh, no evidence", "error", "pinned fresh", "proposed"}
 BLOCKED_NOW = {"blocked", "blocked, force remembered"}
 STATES: dict[str, Callable[[bytes], Cell]] = {
     "empty": lambda _: Cell(),
@@ -34,6 +35,13 @@ STATES: dict[str, Callable[[bytes], Cell]] = {
     "pinned": lambda _: Cell(user_set=True, user_value="p", fingerprint=b"old", called=CALLED),
     "pinned fresh": lambda now: Cell(user_set=True, user_value="p", ai_value="v", fingerprint=now, called=CALLED),
     "pinned blank": lambda _: Cell(user_set=True, user_value=None),
+}
+# With answers under review, which do not double the time for all the others.
+UNDER_REVIEW = {name: STATES[name] for name in ("empty", "fresh", "stale", "blocked, force remembered", "pinned")} | {
+    "proposed": lambda now: Cell(ai_value="v", fingerprint=now, called=CALLED, error_class="proposed", held={}),
+    "stale proposed": lambda _: Cell(
+        ai_value="v", fingerprint=b"old", called=CALLED, error_class="proposed", held={"accepted": "w"}
+    ),
 }
 # Only of what was answered now: whatever its inputs show, a stale answer is due.
 NOT_FOUND_STATES: dict[str, Callable[[bytes], Cell]] = {
@@ -68,7 +76,11 @@ def rows(
     for value, *states in product(inputs, *[tuple(known)] * len(ids)):
         row = Row({1: value} if value is not None else {}, change=1)
         for id, state in zip(ids, states, strict=True):  # in dependency order: each knows what it would read
-            if state in (ANSWERED_NOW | set(NOT_FOUND_STATES) if is_lacking(row, version, id) else BLOCKED_NOW):
+            lacks = is_lacking(row, version, id)
+            waits = any(shown(row, version, dep.column)[0] == "proposed" for dep in version.by_id[id].deps)
+            if (lacks or waits) and state in ANSWERED_NOW | set(NOT_FOUND_STATES):
+                break
+            if not lacks and state in BLOCKED_NOW:
                 break
             if state.startswith("fresh") and is_passed_on(row, version, id):
                 break
@@ -91,8 +103,9 @@ def check(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: tup
     current = {one.column.id for one in steps.current}
     unfound = {one.column.id for one in steps.unfound}
     told = f"{row} {asked} {unsettled} {steps}"
-    assert len(due | blocked | unfound | current) == len(steps.due) + len(steps.found), told
-    assert not (due | blocked | unfound | current) & set(unsettled), told
+    waiting = {one.column.id for one in steps.waiting}
+    assert len(due | blocked | unfound | current | waiting) == len(steps.due) + len(steps.found), told
+    assert not (due | blocked | unfound | current | waiting) & set(unsettled), told
     # what the plan has found blocked or not found is shown as that to what reads it, in the same plan
     view = Row(row.inputs, row.change, dict(row.cells))
     for id in blocked:
@@ -113,11 +126,15 @@ def check(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: tup
             one = next(one for one in steps.due if one.column.id == column.id)
             assert not deps & may_move, f"{column.name} is due while an input may still change: {told}"
             assert not lacking, told
+            assert not rests(view, version, column.id, asked), f"{column.name} reads what is under review: {told}"
             assert not is_passed_on(view, version, column.id), f"{column.name} is called for nothing: {told}"
             assert one.fingerprint == now, told
             assert one.inputs == {dep: shown(view, version, dep)[1] for dep in deps}, told
             assert automatic or request is not None or cell.demanded > cell.called, told
             assert stale or forced or cell.error_class is not None, f"{column.name} is fresh: {told}"
+            assert stale or forced or cell.error_class != "proposed" or cell.demanded > cell.called, (
+                f"{column.name} is answered, and waits for review: {told}"
+            )
         elif column.id in unfound:
             passed = next(one for one in steps.unfound if one.column.id == column.id)
             assert not deps & may_move, told
@@ -130,13 +147,21 @@ def check(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: tup
             assert lacking, told
             assert found.fingerprint == now, told
             assert found.demanded == (request.forced if request is not None and forced else 0), told
+        elif column.id in waiting:
+            one = next(one for one in steps.waiting if one.column.id == column.id)
+            assert request is not None, told
+            assert rests(view, version, column.id, asked), told
+            assert one.demanded == (request.forced if forced else 0), told
+        elif column.id not in unsettled and rests(view, version, column.id, asked):
+            if request is not None and not deps & may_move and not _waits(row, version, column.id, may_move):
+                assert not (stale or forced), f"R6: a demand for {column.name} is lost: {told}"
         elif column.id not in unsettled and not _waits(row, version, column.id, may_move):
             # Nothing holds it back: what is stale, or asked for and not answered, must have been found.
             assert not (automatic and stale), f"R8: {column.name} is stale and not due: {told}"
             assert not (request is not None and stale), f"R6: a demand for {column.name} is lost: {told}"
             assert not forced, f"R6: a force of {column.name} is lost: {told}"
             if request is not None and request.signal > cell.called:
-                assert cell.error_class is None, f"R6: a retry of {column.name} is lost: {told}"
+                assert cell.error_class in (None, "proposed"), f"R6: a retry of {column.name} is lost: {told}"
             if cell.demanded > cell.called:
                 assert lacking, f"R6: a remembered force of {column.name} is lost: {told}"
 
@@ -182,6 +207,21 @@ def test_R8_every_state_of_three_cells_and_a_demand_for_one(shape: Version, colu
     for row in rows(shape):
         for unsettled in subsets(shape):
             check(row, shape, {}, unsettled)
+        for one in DEMANDS.values():
+            check(row, shape, {} if one is None else {column: one}, ())
+
+
+@pytest.mark.parametrize("shape", [CHAIN, BY_HAND], ids=["chain", "by hand"])
+def test_R8_every_state_of_two_cells_with_answers_under_review(shape: Version) -> None:
+    some = [DEMANDS[name] for name in ("none", "newer", "forced")]
+    for row, first, second, unsettled in product(rows(shape, UNDER_REVIEW), some, DEMANDS.values(), subsets(shape)):
+        asked = {id: one for id, one in ((2, first), (3, second)) if one is not None}
+        check(row, shape, asked, unsettled)
+
+
+@pytest.mark.parametrize("shape", [LONG, MIXED], ids=["long chain", "mixed modes"])
+def test_R8_what_reads_on_from_an_answer_under_review_rests(shape: Version) -> None:
+    for row, column in product(rows(shape, UNDER_REVIEW), (2, 4)):
         for one in DEMANDS.values():
             check(row, shape, {} if one is None else {column: one}, ())
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from cell_engine.plan import Asked, Cell, Row, fingerprint, plan
+from cell_engine.plan import Asked, Cell, Plan, Row, fingerprint, plan
 from cell_engine.specs.compile import compile_text
 from cell_engine.specs.version import Version
 from tests.engine import sheet
@@ -31,3 +31,13 @@ def test_R10_a_number_has_one_fingerprint_before_and_after_it_was_stored(before:
     # 1e22 comes back from jsonb as an integer, -0.0 as 0.0; and to jsonb, 1.0 and 1 are the same value: "unchanged".
     column = version("z", "a: z").by_name["a"]
     assert fingerprint(column, [("value", before)]) == fingerprint(column, [("value", after)])
+
+
+def test_what_reads_a_column_at_rest_rests_also_where_only_the_latest_answers_are_planned_on_from() -> None:
+    shape = version("a", "b: a", "c: b", "e: a", "d: c? e")
+    proposed = Cell(ai_value="B", fingerprint=b"now", error_class="proposed", held={})
+    row = Row({1: "x"}, cells={2: proposed})
+    row.cells[2].fingerprint = next(one.fingerprint for one in plan(Row({1: "x"}), shape, {}).due if one.column.id == 2)
+    assert due(shape, row) == "e"
+    row.cells[4] = Cell(ai_value="E", fingerprint=plan(row, shape, {}).due[0].fingerprint)
+    assert plan(row, shape, {}, among=shape.readers_of([4])) == plan(row, shape, {}) == Plan()

@@ -11,6 +11,7 @@ VIOLATIONS = {
     "r2_computing_work_has_a_live_token": "update autofill.work set worker_id = gen_random_uuid()",
     "r4_slots_cover_visits": "update autofill.slot set held = 0",
     "r5_machine_cells_have_no_person": "update autofill.cell set user_set = true",
+    "r5_unaccepted_answers_are_not_shown": "update autofill.cell set held = '{}'",
     "r7_closed_sweeps_have_no_holes": "insert into autofill.sweep_hole select id, 1 from autofill.sweep",
     "r7_ended_dispatches_own_nothing": "update autofill.dispatch set ended_at = clock_timestamp()",
 }

@@ -22,8 +22,8 @@ TURNS = 300
 # how often each action is drawn, where it is possible
 WEIGHTS = {
     "edit": 4, "reset": 1, "revert": 1, "ask": 4, "stop": 2, "load": 1, "apply": 1, "delete": 1, "undelete": 1,
-    "finish": 3, "claim": 8, "widen": 1, "poll": 2, "advance": 10, "answer": 10, "give_up": 1, "late": 1, "crash": 1,
-    "janitor": 1, "goodbye": 1, "time_passes": 1,
+    "decide": 10, "finish": 3, "claim": 8, "widen": 1, "poll": 2, "advance": 10, "answer": 10, "give_up": 1, "late": 1,
+    "crash": 1, "janitor": 1, "goodbye": 1, "time_passes": 1,
 }  # fmt: skip
 
 
@@ -46,6 +46,7 @@ class Machine(People, Pools, RuleBasedStateMachine):
             for name, one in {
                 "reset": any(cell.user[0] for cell in self.cells.values()),
                 "stop": not self.opened and any(one.reason == "reprocess" for one in self.asked),
+                "decide": any(cell.error_class == "proposed" for cell in self.cells.values()),
                 "load": len(self.rows) < 6,
                 "undelete": self.deleted,
                 "finish": self.opened,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cell_engine.errors import NotFoundError
 from cell_engine.specs.compile import compile_text
-from cell_engine.store import changes, control, demands
+from cell_engine.store import changes, control, demands, reviews
 from cell_engine.store.applying import apply
 from cell_engine.store.database import Connection
 from cell_engine.store.demands import RangeScope, RowScope
@@ -37,6 +37,7 @@ class People(World):
         with (
             mock.patch.object(demands, "end_dispatches", lambda _, ids: later.extend(ids)),
             mock.patch.object(changes, "end_dispatches", lambda _, ids: later.extend(ids)),
+            mock.patch.object(reviews, "end_dispatches", lambda _, ids: later.extend(ids)),
             self.left_open(connection, then),
         ):
             made = demand(connection)
@@ -109,6 +110,28 @@ class People(World):
         # Limited to some cells, it says nothing of the others.
         booked = columns if only_if is None else []
         self.as_one(data, demand, lambda made: self.book(made, rows, booked, force))
+
+    def decide(self, data: st.DataObject) -> None:
+        """Accept or reject what waits for review."""
+        free = self.free_rows()
+        computed = tuple(column.id for column in self.version.computed)
+        ranges = tuple((row, row) for row in free)
+        waiting = reviews.proposals(self.control, self.collection, reviews.Filter(computed, ranges))
+        if not waiting:
+            return
+        seen = data.draw(st.sampled_from(waiting), label="proposal")
+        accepted = data.draw(st.booleans(), label="accept")
+
+        def demand(on: Connection) -> int:
+            decided = reviews.decide_these(on, self.collection, [seen], accepted=accepted, actor="me")
+            assert decided.cells == 1
+            return decided.dispatches[0]
+
+        def done(made: int) -> None:
+            self.book(made, [seen.row_id])
+            self.cells[seen.row_id, seen.column_id].error_class = None if accepted else "rejected"
+
+        self.as_one(data, demand, done)
 
     def stop(self, data: st.DataObject) -> None:
         """Cancel, pause, resume; where no open transaction makes them wait."""

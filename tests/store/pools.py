@@ -116,7 +116,7 @@ class Pools(World):
             answered = self.answers.get((hit.fingerprint, hit.value))
             assert answered is not None, "the cache gives what no equal call has answered"
             assert answered >= due.forced, "the cache gives what is older than the demand by force"
-        found = [hit for _, hit in hits] + [visit.found(one) for one in (*steps.blocked, *steps.current)]
+        found = [hit for _, hit in hits] + [visit.found(one) for one in steps.found]
         if found:
             self.store(visit, found, None, data)
         elif not visit.calling:

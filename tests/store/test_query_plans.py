@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
@@ -114,8 +115,18 @@ class Big:
                 "models": ["m"] * BATCH, "tokens_in": [1] * BATCH, "tokens_out": [1] * BATCH,
                 "tokens_cached": [0] * BATCH, "tokens_reasoning": [0] * BATCH, "costs": [1] * BATCH,
                 "dispatches": [1] * BATCH, "batches": [1] * BATCH, "reads": [None] * BATCH,
-                "details": [None] * BATCH,
+                "details": [None] * BATCH, "states": ["proposed"] * BATCH,
             },
+            "review_page": {
+                "collection_id": self.collection, "columns": [2, 3], "first_rows": None, "last_rows": None,
+                "value": None, "after_row": 0, "after_column": 0, "limit": BATCH,
+            },
+            "review_decide": {
+                "collection_id": self.collection, "rows": rows, "columns": [2] * BATCH,
+                "seen": [datetime.now(UTC)] * BATCH, "accepted": True, "error": "no", "why": None,
+                "dispatch_id": 1, "signal": 10**9,
+            },
+            "review_overdue": {"limit": BATCH},
             "release": {
                 **visits, "signals": [10**9] * BATCH, "raised": [0] * BATCH, "ends": ["done", "delay"] * (BATCH // 2),
                 "seconds": [None, 1.0] * (BATCH // 2), "job_types": [None] * BATCH, "answered": ['{"2": [9]}'] * BATCH,
@@ -154,6 +165,7 @@ STATEMENTS = [
     "demand_queue", "dispatch_progress", "end_dispatches", "page_cells", "page_inputs", "wake_delayed", "work_cancel",
     "work_park", "work_of_dispatch", "visits_dirty", "flush_begin", "flush_found", "read_cells",
     "cache_ask", "cache_recheck", "cache_store", "cache_wake", "cache_trim",
+    "review_page", "review_decide", "review_overdue",
 ]  # fmt: skip
 
 NEEDS = {

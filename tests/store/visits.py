@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
-from cell_engine.plan import BLOCKED, Blocked, Current, Due, Plan, Row, plan
+from cell_engine.plan import BLOCKED, Blocked, Current, Due, Plan, Row, Waiting, is_held, plan
 from cell_engine.specs.version import Version
 from cell_engine.store.cache import Ask, Told, ask
 from cell_engine.store.claims import NO_BOUNDS, WAKE_LIMIT, Claimed, Reading, RowKey, Token, register, reread
@@ -114,10 +114,12 @@ class Visit:
         one = Ask(self.key, self.reading.token.claim, due.column.id, due.fingerprint, due.forced, ttl, lease)
         return ask(self.worker.storing, self.worker.id, [one])[0]
 
-    def found(self, step: Blocked | Current) -> Result:
+    def found(self, step: Blocked | Current | Waiting) -> Result:
         result = Result(
             **_address(self.reading, step.column.id), read_change=step.read_change, call=False
         )  # fmt: skip
+        if isinstance(step, Waiting):
+            return replace(result, version=None, state="waiting", demanded=step.demanded)
         if isinstance(step, Current):
             return replace(result, version=None) if step.stale else result
         return replace(
@@ -129,8 +131,12 @@ class Visit:
         due, reading = self.calling.pop(column)
         if outcome.get("retry"):
             self.waiting[column] = outcome["error_class"] == "rate_limited"
+        held = "error_class" not in outcome and is_held(
+            due.column, self.reading.row.cells.get(column), outcome.get("value")
+        )
         return Result(
             **_address(reading, column),
+            state="proposed" if held else None,
             read_change=due.read_change,
             fingerprint=due.fingerprint,
             tokens_in=1,

@@ -21,15 +21,15 @@ VERSIONS = [
     sheet(*columns, name="machine", cap=CAP)
     for columns in (
         ("a", "k", "b: a", "c!llm: a k?", "d: b c?", "n/never: b", "e!llm: d"),
-        ("a", "k", "b@2: a", "c!llm: a k?", "d: b c?", "n/never: b", "e!llm: d"),
-        ("a", "k", "b: a", "c!llm: a k?", "d: b c?", "n: b", "e!llm: d"),
+        ("a", "k", "b*@2: a", "c!llm: a k?", "d: b c?", "n/never: b", "e!llm: d"),
+        ("a", "k", "b*: a", "c*!llm: a k?", "d: b c?", "n: b", "e!llm: d"),
         ("a", "k", "b: a", "c@2!llm: a k?", "d: b c?", "n/never: b"),
         ("a", "k", "b: a", "c!llm: a k?", "d: b? c", "n/never!llm: b", "e: d k"),
     )
 ]
 TABLES = (
-    "cache_owner cache attempt completion history sweep_hole sweep work dispatch slot worker cell row batch definition "
-    "version collection_column collection namespace pass backlog"
+    "cache_owner cache attempt completion decision history sweep_hole sweep work dispatch slot worker cell row batch "
+    "definition version collection_column collection namespace pass backlog"
 )
 EMPTY = "; ".join(f"delete from autofill.{table}" for table in TABLES.split())
 
@@ -139,9 +139,12 @@ class World:
         if result.retry or (not result.call and result.error_class is None):
             return
         cell = self.cells.setdefault((result.key.row_id, result.column_id), CellModel())
+        shown = cell.value if cell.error_class is None and cell.fingerprint is not None else None
+        # what was accepted while the call was in flight needs no other review
+        held = result.state == "proposed" and result.value != shown
         if result.error_class is None:
             cell.value = result.value
-        cell.error_class = result.error_class
+        cell.error_class = "proposed" if held else result.error_class
         cell.fingerprint = result.fingerprint
         if result.call:
             cell.called = max(cell.called, min(result.signal, result.demanded) if result.cached else result.signal)

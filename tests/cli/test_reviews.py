@@ -1,0 +1,55 @@
+"""Answers that wait for a person, from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from .conftest import SPEC, Run
+
+
+def cells(run: Run, column: str) -> list[tuple[Any, Any]]:
+    rows = json.loads(run("show", "test/things", "--json").stdout)
+    return [(row["cells"][column]["status"], row["cells"][column]["value"]) for row in rows]
+
+
+def test_review_accept_and_reject(run: Run, things: str, tmp_path: Path, worker: None) -> None:
+    reviewed = SPEC.replace("    deps: [title]\n", "    deps: [title]\n    review: {when: {above: 0}}\n")
+    (tmp_path / "things.yaml").write_text(reviewed)
+    assert run("reprocess", things, "--wait").exit_code == 0  # loaded before: shown as it is
+    assert run("apply", str(tmp_path / "things.yaml")).exit_code == 0
+    assert cells(run, "words") == [("ready", 2), ("blocked", None), ("ready", 1)]
+    assert run("edit", things, "1", "title=a b c", "--wait").exit_code == 0
+    assert run("edit", things, "2", "title=b", "--wait").exit_code == 0
+    assert cells(run, "words") == [("proposed", None), ("proposed", None), ("ready", 1)]
+    assert cells(run, "doubled") == [("waiting", 4), ("waiting", None), ("ready", 2)]
+    assert "proposed: 3" in run("show", things).stdout
+    assert json.loads(run("status", things, "--json").stdout)["collections"][0]["cells"]["words"]["proposed"] == 2
+
+    listed = json.loads(run("review", things, "--json").stdout)
+    assert [(one["row_id"], one["column"], one["value"], one["accepted"], one["then"]) for one in listed] == [
+        (1, "words", 3, 2, "wait"),
+        (2, "words", 1, None, "wait"),
+    ]
+    assert "words" in run("review", things, "--row", "1").stdout
+    unsaid = run("accept", things)
+    assert (unsaid.exit_code, "say which" in unsaid.stderr) == (2, True)
+    assert "nothing of that waits" in run("accept", things, "--column", "words", "--value", "7").stdout
+    accepted = run("accept", things, "--column", "words", "--value", "3", "--wait")
+    assert (accepted.exit_code, "1 answer accepted: dispatch " in accepted.stdout) == (0, True), accepted.output
+    assert cells(run, "doubled") == [("ready", 6), ("waiting", None), ("ready", 2)]
+    assert run("reject", things, "--row", "2", "--why", "not a word", "--wait").exit_code == 0
+    assert cells(run, "words") == [("ready", 3), ("rejected", None), ("ready", 1)]
+    assert cells(run, "doubled")[1] == ("blocked", None)
+    decided = json.loads(run("review", things, "--decided", "--json").stdout)
+    assert [(one["row_id"], one["accepted"], one["value"], one["why"]) for one in decided] == [
+        (2, False, 1, "not a word"),
+        (1, True, 3, None),
+    ]
+    assert "not a word" in run("review", things, "--decided").stdout
+    assert "nothing waits for review" in run("review", things).stdout
+    assert run("edit", things, "2", "title=b c", "--wait").exit_code == 0
+    assert run("edit", things, "2", "words=9", "--wait").exit_code == 0
+    assert cells(run, "doubled")[1] == ("ready", 18)
+    assert "nothing waits for review" in run("review", things).stdout
