@@ -19,6 +19,7 @@ from typing import Any, TypeAlias, cast
 from cell_engine.kinds.base import PAUSING, Answer, Call, Failure, Outcome
 from cell_engine.kinds.chunking import Part, parts
 from cell_engine.kinds.evidence import Claim, check
+from cell_engine.kinds.pictures import file_columns
 from cell_engine.specs import prompt
 from cell_engine.specs.text import Json, shorten
 from cell_engine.specs.types import ColumnType
@@ -108,8 +109,8 @@ class Chunked:
         if not quoted:
             return answer
         claims = [Claim(one["column"], one["quote"]) for one in quoted]
-        names = self.call.names
-        inputs = {names[column]: self.call.inputs[column] for column in prompt.referred(self._parts_of("reduce"))}
+        shown = [one for one in prompt.referred(self._parts_of("reduce")) if one not in file_columns(self.call)]
+        inputs = {self.call.names[column]: self.call.inputs[column] for column in shown}
         checked = await asyncio.to_thread(check, claims, inputs)
         if not checked.evidence:
             said = ", ".join(shorten(claim.quote, 120) for claim in claims[:3])

@@ -93,8 +93,6 @@ def with_places(inputs: Mapping[int, Json], pictures: Pictures) -> tuple[dict[in
 
 def content(text: str, urls: Sequence[tuple[str, str]]) -> str | list[dict[str, Any]]:
     """A message's content: `text`, its places filled. What is referred to again stands there by its path."""
-    if not urls:
-        return text
     parts: list[dict[str, Any]] = []
     shown: set[int] = set()
     said = ""
@@ -110,4 +108,4 @@ def content(text: str, urls: Sequence[tuple[str, str]]) -> str | list[dict[str, 
         shown.add(number)
         parts += [{"type": "text", "text": said}, {"type": "image_url", "image_url": {"url": url}}]
         said = ""
-    return [*parts, {"type": "text", "text": said}]
+    return [*parts, {"type": "text", "text": said}] if parts else said

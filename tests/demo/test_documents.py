@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cell_engine.demo.documents import SPEC_FILE
+from cell_engine.demo.documents import SPEC_FILE, play
 from cell_engine.demo.documents.contracts import CONTRACTS, RISKS, Contract, contracts, write_folder
-from cell_engine.demo.documents.play import compared
+from cell_engine.demo.patience import PatientStore
+from cell_engine.demo.run import watch
+from cell_engine.demo.stage import Stage
+from cell_engine.files import local
 from cell_engine.kinds.documents.reader import read_document
 from cell_engine.kinds.evidence import Claim, check
 from cell_engine.offline_model.answers import complete
 from cell_engine.specs import answer_shape, prompt
 from cell_engine.specs.compile import compile_file
+from cell_engine.store.database import Connection
+from tests.demo.test_web_demos import Heard
+from tests.engine import offline_model, running_worker
 
 PAGED = {"pdf": 3, "docx": 3, "txt": 3, "html": 1, "md": 1}
 
@@ -76,13 +83,34 @@ def _answers(text: str) -> dict[str, Any]:
     return answers
 
 
+def test_the_demo_reads_what_it_has_written(
+    database: str, connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOFILL_FILES", str(tmp_path))
+    monkeypatch.setattr("cell_engine.demo.documents.contracts.CONTRACTS", 10)
+    monkeypatch.setattr(local, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(play, "SETTLED_SECONDS", 0.0)
+    heard = Heard()
+    with (
+        offline_model(monkeypatch),
+        running_worker(database),
+        PatientStore(database, "demo", time.sleep) as store,
+    ):
+        watched = watch(connection, compile_file(SPEC_FILE))
+        monkeypatch.setattr(play, "needs_offline_model", lambda: True)
+        assert play.play(Stage(tmp_path, database, watched, store, time.sleep, heard)) == []
+    said = "\n".join(heard.lines)
+    assert "60 of 60 facts were read as they were written" in said
+    assert f"2024/01-supply.pdf, page 2: unlimited liability: {RISKS['unlimited liability']}" in said
+
+
 def test_what_was_read_otherwise_is_named() -> None:
     first: Contract = next(contracts())[0]
     read = {first.path: {**first.facts(), "law": "Bavaria"}}
-    wrong, right = compared([first], read)
+    wrong, right = play.compared([first], read)
     assert right == 5
     assert wrong == [f"{first.path}: law is {first.law!r}, and was read as 'Bavaria'"]
-    assert len(compared([first], {})[0]) == 6
+    assert len(play.compared([first], {})[0]) == 6
 
 
 def test_a_contract_knows_what_is_true_of_it() -> None:

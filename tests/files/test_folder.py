@@ -37,6 +37,7 @@ columns:
   - {name: shout, type: text, kind: function, deps: [content], function: {name: "tests.files.functions:shout"}}
 """
 ENDED = "select ended_at is not null from autofill.dispatch where id = %s"
+FAILED = "select error_class, count(*) from autofill.attempt where error_class is not null group by 1 order by 1"
 STATUS = "select string_agg(distinct status, ',' order by status) = %s from autofill.cell_status where row_id = %s"
 
 
@@ -135,6 +136,7 @@ def test_a_row_waits_for_its_file_and_is_woken_by_the_load_that_brings_it_or_end
         for row in (1, 2, 3, 4):
             eventually(connection, STATUS, "waiting", row)
         assert connection.execute("select outcome, count(*) from autofill.completion group by 1").fetchall() == []
+        assert connection.execute("select distinct attempts from autofill.work").fetchall() == [({},)]
         assert progress(connection, dispatch).ended_at is None  # type: ignore[union-attr]
         (files / "late.txt").write_text("here")
         done = load(connection, made, files)
@@ -160,8 +162,7 @@ def test_a_row_waits_for_its_file_and_is_woken_by_the_load_that_brings_it_or_end
     (error,) = connection.execute("select error from autofill.cell where error_class = 'bad_input'").fetchall()
     assert error[0] == "never.txt: there is no such file (waited for 1h)"
     # no look counted as an attempt, and only the first of each cell is kept
-    kept = "select error_class, count(*) from autofill.attempt where error_class is not null group by 1 order by 1"
-    assert connection.execute(kept).fetchall() == [("bad_input", 1), ("waiting", 4)]
+    assert connection.execute(FAILED).fetchall() == [("bad_input", 1), ("waiting", 4)]
     assert broken_rules(connection) == {}
 
 
@@ -178,6 +179,8 @@ def test_a_row_looks_again_by_itself_until_its_time_is_over(connection: Connecti
         ("late.txt", "content"): "here", ("late.txt", "shout"): "HERE",
         ("never.txt", "content"): "bad_input", ("never.txt", "shout"): "blocked",
     }  # fmt: skip
+    assert len(ReadingKind.looks) > 4
+    assert connection.execute(FAILED).fetchall() == [("bad_input", 1), ("waiting", 2)]
     assert connection.execute("select count(*) from autofill.completion where outcome = 'waiting'").fetchone() == (0,)
     assert connection.execute("select count(*) from autofill.work").fetchone() == (0,)
     assert broken_rules(connection) == {}

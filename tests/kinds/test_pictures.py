@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -73,6 +74,37 @@ async def test_a_picture_stands_where_its_column_does(
             '<column name="a">one.png\ntwo\nthree.pdf</column>',
         },
     ]
+
+
+async def test_a_text_in_parts_is_answered_beside_its_picture_whose_name_is_nothing_to_quote(
+    folder: Path, provider: ScriptedProvider, scripted: LlmKind
+) -> None:
+    def said(value: str, quote: str) -> Script:
+        evidence = [{"column": "a", "quote": quote}]
+        return Script(completion(json.dumps({"evidence": evidence, "value": value, "not_found": None})))
+
+    (folder / "plan.png").write_bytes(png())
+    reference: list[Json] = [{"column": 1}, {"column": 2}]
+    settings: dict[str, Json] = {
+        "prompt": reference,
+        "map": [{"column": 1}],
+        "reduce": reference,
+        "chunks": {"size": 200, "overlap": 0, "failed": "fail"},
+        "evidence": "required",
+        "files": ["b"],
+    }
+    asking = replace(llm_column(**settings), files=FileSource("photos", wait=60))
+    text = "The house is red. " * 20
+    parts = [said("see plan.png", "The house is red.")] * 2
+    provider.script = [*parts, said("red", "The house is red.")]
+    assert isinstance(await scripted.compute(call(asking, text, "plan.png")), Answer)
+    *asked, last = [request["messages"][-1]["content"] for request in provider.requests]
+    assert all(isinstance(one, str) for one in asked)
+    assert {"type": "image_url", "image_url": {"url": _url(png())}} in last
+    provider.script = [*parts, said("red", "plan.png")]  # it stands in what the parts came to, and is the file's name
+    outcome = await scripted.compute(call(asking, text, "plan.png"))
+    assert isinstance(outcome, Failure)
+    assert outcome.error_class == "unsupported"
 
 
 async def test_without_a_picture_a_prompt_is_text(folder: Path, provider: ScriptedProvider, scripted: LlmKind) -> None:

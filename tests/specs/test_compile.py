@@ -800,7 +800,7 @@ def test_mistakes_in_a_collections_llm_settings_are_said_once_where_they_stand()
     text = DEFAULTS.replace("temperature: 0", "temperature: 3").replace("Be brief.", "'Of {{a}}'")
     columns = "".join(f"  - {{name: {name}, type: text, kind: llm, llm: {{prompt: '{{{{a}}}}'}}}}\n" for name in "bc")
     assert problems(text + columns) == [
-        (3, "llm: system is the same for every row: refer to {{a}} in prompt"),
+        (3, "llm: system is the same for every row: refer to {{a}} in prompt or map or reduce"),
         (3, "llm: temperature: should be less than or equal to 2, got 3"),
     ]
     assert problems(DEFAULTS.replace("model: m", "prompt: x") + "  - {name: b, type: number}\n")[0][0] == 3
