@@ -146,6 +146,24 @@ def test_R10_an_answer_equal_to_the_accepted_one_needs_no_review(connection: Con
     assert broken_rules(connection) == {}
 
 
+def test_that_nothing_was_found_is_held_and_shown_when_it_is_accepted(connection: Connection, made: Made) -> None:
+    claimer = Claimer(connection)
+    changes.edit(connection, made.collection.id, 1, {made.id("a"): "y"}, actor="me")
+    (reading,) = claimer.claim()
+    steps = plan(reading.row, made.version, reading.asked)
+    reason = {"not_found": "It does not say."}
+    claimer.flush([claimer.answer(reading, made.id("b"), None, steps, details=reason, state="proposed")])
+    claimer.flush(releases=[claimer.release(reading)])
+    assert shown(connection, made)["b"] == ("proposed", None)
+    (proposed,) = waiting(connection, made)
+    assert (proposed.value, proposed.details) == (None, reason)
+    assert accept(connection, made) == 1
+    assert shown(connection, made)["b"] == ("not_found", None)
+    claimer.work_off()
+    assert shown(connection, made)["c"][0] == "blocked", "it was not found, and c does not say what then"
+    assert broken_rules(connection) == {}
+
+
 def test_R5_an_edit_pins_and_what_the_ai_proposed_stays_beneath(connection: Connection, made: Made) -> None:
     changes.edit(connection, made.collection.id, 1, {made.id("b"): "mine"}, actor="me")
     assert waiting(connection, made) == []
