@@ -49,7 +49,7 @@ from cell_engine.worker.visit import Visit
 CLAIM_ROWS = 500
 ADVANCE_VISITS = 50
 POLL_SECONDS = 0.1
-AGAIN_SECONDS = 0.01
+AGAIN_SECONDS = 0.02
 DEAR_SECONDS = 0.03
 """Of a claim that brought little; after it as long a rest."""
 

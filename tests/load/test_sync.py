@@ -119,6 +119,15 @@ def test_R5_a_persons_value_stays_and_is_shown(connection: Connection, shop: Col
     assert shown(connection, shop)[1] == ("a1", 5, None)
     assert Claimer(connection).work_off() == ["b"]
 
+    # of a cell that is computed it stays as well, and says that what it was based on has changed
+    computed = load_version(connection, shop.id).by_name["b"].id
+    edit(connection, shop.id, 2, {computed: "mine"}, actor="me")
+    sync(FIRST.replace("a1,1,", "a1,5,").replace("a2,2,", "a2,6,"))
+    assert Claimer(connection).work_off() == []
+    _, cells = page(connection, shop.id, limit=1000)
+    (mine,) = [cell for cell in cells if (cell.row_id, cell.column_id) == (2, computed)]
+    assert (mine.value, mine.status, mine.inputs_moved) == ("mine", "overridden", True)
+
 
 def test_a_deleted_row_comes_back_as_itself(connection: Connection, shop: Collection, sync: Sync) -> None:
     sync(FIRST)

@@ -20,7 +20,7 @@ columns:
     type: {type}
     kind: function
     deps: [a]
-    function: {{name: "tests.functions:upper"}}
+    function: {{name: "tests.functions:shape_1"}}
     {review}
 """
 CHOICES = "list\n    items: choice\n    choices: [high, low]"
