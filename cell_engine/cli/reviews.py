@@ -22,7 +22,6 @@ from cell_engine.cli.common import (
     warn_without_workers,
 )
 from cell_engine.errors import BadValueError, NotFoundError
-from cell_engine.plan import NOT_FOUND
 
 if TYPE_CHECKING:
     from cell_engine.specs.version import Version
@@ -214,6 +213,7 @@ def _print_proposals(waiting: Sequence[Any], version: Version, as_json: bool) ->
 
 def _answer(one: Any) -> str:
     from cell_engine.cli import render
+    from cell_engine.plan import NOT_FOUND
 
     reason = (one.details or {}).get(NOT_FOUND) if one.value is None else None
     return render.one_line(one.value if reason is None else f"not found: {reason}", 80)

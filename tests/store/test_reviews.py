@@ -21,6 +21,7 @@ from cell_engine.store.reviews import (
     decisions,
     proposals,
 )
+from cell_engine.worker.outcomes import review
 from tests.engine import Claimer, Made, make, sheet, wait_for_lock
 from tests.store.conftest import Beside, Opened
 
@@ -152,7 +153,9 @@ def test_that_nothing_was_found_is_held_and_shown_when_it_is_accepted(connection
     (reading,) = claimer.claim()
     steps = plan(reading.row, made.version, reading.asked)
     reason = {"not_found": "It does not say."}
-    claimer.flush([claimer.answer(reading, made.id("b"), None, steps, details=reason, state="proposed")])
+    result = claimer.answer(reading, made.id("b"), None, steps, details=reason)
+    review(made.version.by_name["b"], reading, result)
+    claimer.flush([result])
     claimer.flush(releases=[claimer.release(reading)])
     assert shown(connection, made)["b"] == ("proposed", None)
     (proposed,) = waiting(connection, made)
