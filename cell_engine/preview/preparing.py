@@ -128,6 +128,9 @@ def _due(row: Row, trial: Version, column: Column) -> Due | str:
     for blocked in steps.blocked:
         if blocked.column.id == column.id:
             return blocked.reason
+    for unfound in steps.unfound:
+        if unfound.column.id == column.id:
+            return unfound.reason
     return "an input waits for review"
 
 

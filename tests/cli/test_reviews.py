@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from cell_engine.cli.reviews import _answer
+from cell_engine.specs.text import Json
+from cell_engine.store.reviews import Proposal
 
 from .conftest import SPEC, Run
 
@@ -53,3 +58,11 @@ def test_review_accept_and_reject(run: Run, things: str, tmp_path: Path, worker:
     assert run("edit", things, "2", "words=9", "--wait").exit_code == 0
     assert cells(run, "doubled")[1] == ("ready", 18)
     assert "nothing waits for review" in run("review", things).stdout
+
+
+def test_that_nothing_was_found_is_listed_with_its_reason() -> None:
+    def listed(value: Json, **details: Json) -> str:
+        return _answer(Proposal(1, 2, value, None, None, 1, datetime(2026, 1, 1, tzinfo=UTC), details))
+
+    assert listed(None, not_found="It does not say.") == "not found: It does not say."
+    assert listed(3) == "3"
