@@ -217,10 +217,10 @@ used as (
     where call and not cached and model is not null
     group by 1, 2, 3, 4, 5
 )
--- Of what leaves there is nothing to say: its visit goes on with a fresh reading or not at all, and its release tells of
--- every dispatch whose end may have come. `met`: whose demand is met while another dispatch's visit goes on, likewise.
+-- Of what leaves nothing is told: its visit goes on with a fresh reading or not at all. `met`: whose demand is met while
+-- another dispatch's visit goes on: their end may have come, and a release that keeps its row tells of none.
 -- `remembers`: a force that waits for its input, to be kept with the cell.
 select number, won, change, coalesce(change > coalesce(was_change, 0), false) as moved,
     case when credited <> visiting then credited end as met, case when won and state = 'waiting' then forced end as remembers
 from judged
-where not (won and leaving);
+where not (won and leaving) or credited <> visiting or state = 'waiting';
