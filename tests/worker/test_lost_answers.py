@@ -9,9 +9,10 @@ import pytest
 from cell_engine.plan import plan
 from cell_engine.store.changes import edit
 from cell_engine.store.database import Connection
+from cell_engine.store.demands import RowScope, dispatch
 from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import progress, recent_dispatches
-from cell_engine.store.results import Flushed, Release, Result, flush
+from cell_engine.store.results import Flushed, Release, Result, end_dispatches, flush
 from tests.engine import Claimer, eventually, make, running_worker, sheet, wait_for_lock
 from tests.store.conftest import Beside, Opened, beside, opened
 
@@ -92,6 +93,30 @@ def test_a_release_that_comes_again_ends_the_visit_or_keeps_it_for_newer_demand(
     assert again.released == first.released
     assert again.released[0].outcome == ("kept" if newer else "released")
     assert attempts(connection) == ["succeeded"]
+
+
+def test_R7_a_row_that_newer_demand_keeps_ends_the_dispatch_whose_demand_was_met(connection: Connection) -> None:
+    made = make(connection, sheet("a", "b: a"), rows=[{"a": "x"}])
+    claimer = Claimer(connection)
+    (visit,) = claimer.claim()
+    steps = plan(visit.row, made.version, visit.asked)
+    claimer.flush(
+        [claimer.answer(visit, made.id("b"), "B", steps, leaving=True)],
+        [claimer.release(visit, answered=(made.id("b"),))],
+    )
+    columns = [made.id("b")]
+    asked = dispatch(
+        connection, made.collection.id, RowScope((1,)), columns=columns, force=True, reason="reprocess", actor="me"
+    )
+    edit(connection, made.collection.id, 1, {made.id("a"): "edited"}, actor="me")
+    (visit,) = claimer.claim()
+    steps = plan(visit.row, made.version, visit.asked)
+    edit(connection, made.collection.id, 1, {made.id("a"): "edited again"}, actor="me")
+    result = claimer.answer(visit, made.id("b"), "B", steps, leaving=True)
+    flushed = flush(connection, claimer.id, [result], [claimer.release(visit, answered=(made.id("b"),))])
+    assert flushed.released[0].outcome == "kept"
+    assert asked in flushed.dispatches
+    assert end_dispatches(connection, list(flushed.dispatches)) == [asked]
 
 
 def test_a_person_who_came_before_the_second_try_is_not_overlooked(connection: Connection) -> None:
