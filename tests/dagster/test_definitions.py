@@ -99,3 +99,15 @@ def test_no_column_takes_the_rows_place(tmp_path: Path) -> None:
     while error is not None and not isinstance(error, AutofillError):
         error = error.__cause__ or error.__context__
     assert "no column can be called 'rows'" in str(error)
+
+
+def test_a_column_under_review_says_so(tmp_path: Path) -> None:
+    spec = (
+        "namespace: n\nname: c\ncolumns:\n  - {name: a, type: text}\n"
+        "  - {name: b, type: list, items: text, kind: llm, review: required, llm: {model: m, prompt: '{{a}}'}}\n"
+    )
+    described = {
+        node.key.path[-1]: node.description for node in build(tmp_path, spec).resolve_asset_graph().asset_nodes
+    }
+    assert str(described["b"]).startswith("A list of text by `llm`, from `a`.")
+    assert "Answers are shown once a person has accepted them" in str(described["b"])
