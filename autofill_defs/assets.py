@@ -70,7 +70,9 @@ def _column_spec(defined: DefinedCollection, column: SpecColumn) -> dg.AssetSpec
     return dg.AssetSpec(
         defined.column_key(column.name),
         deps=sorted(upstream),
-        description="\n\n".join([f"A {column.type.name} by `{column.kind}`, from {reads}. {mode}", *_settings(column)]),
+        description="\n\n".join(
+            [f"A {_type(column)} by `{column.kind}`, from {reads}. {mode}{_review(column)}", *_settings(column)]
+        ),
         group_name=defined.identifier,
         kinds={str(column.kind), "postgres"},
         code_version=column.hash.hex(),
@@ -82,6 +84,13 @@ def _type(column: SpecColumn) -> str:
     if column.type.name == "list":
         return f"list of {column.type.items}"
     return column.type.name
+
+
+def _review(column: SpecColumn) -> str:
+    if column.review is None:
+        return ""
+    which = "Answers" if column.review.when is None else "Some answers"
+    return f" {which} are shown once a person has accepted them (`autofill review`)."
 
 
 def _settings(column: SpecColumn) -> Iterator[str]:

@@ -83,7 +83,7 @@ def preview(cells: Sequence[ShownCell]) -> dg.MarkdownMetadataValue:
             (
                 (
                     str(cell.row_id),
-                    _shown(cell.value) if cell.error is None else f"{cell.error_class}: {cell.error}",
+                    _said(cell),
                     cell.status,
                     cell.model or "",
                 )
@@ -112,6 +112,16 @@ def rows_metadata(batch: Batch, path: str) -> dict[str, Any]:
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
+
+
+def _said(cell: ShownCell) -> str:
+    """The value that is shown, or why there is none. What became of the answer under a person's value is neither."""
+    if cell.value is not None or cell.status == "overridden":
+        return _shown(cell.value)
+    if cell.error is not None:
+        return f"{cell.error_class}: {cell.error}"
+    reason = (cell.details or {}).get("not_found")
+    return f"not_found: {_shown(reason)}" if reason is not None else ""
 
 
 def _shown(value: Json) -> str:

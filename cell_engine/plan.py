@@ -387,7 +387,7 @@ def _lacking(column: Column, shown: Collection[Shown], version: Version) -> str:
     return ""
 
 
-_IN_WORDS = {"missing": "missing", "error": "in error or blocked", "not_found": "not found"}
+_IN_WORDS = {"missing": "missing", "error": "in error, rejected or blocked", "not_found": "not found"}
 
 
 def _passed_on(column: Column, shown: Collection[Shown], version: Version) -> str:

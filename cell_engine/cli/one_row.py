@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _VALUE_CHARACTERS = 4000
 _QUOTE_CHARACTERS = 400
+_SAYS_WHY = ("error", "blocked", "rejected", "proposed")
 
 
 def lines(version: Version, columns: Sequence[Column], cells: Mapping[int, Any]) -> Iterator[str]:
@@ -27,11 +28,16 @@ def lines(version: Version, columns: Sequence[Column], cells: Mapping[int, Any])
 
 
 def _state(cell: Any) -> str:
+    """The status, and why: of a cell that is on its way, or a person's, what became of the last answer is no reason."""
     status = getattr(cell, "status", "overridden" if getattr(cell, "edited", False) else None)
     if status in (None, "ready"):
         return ""
-    why = getattr(cell, "error", None) or (getattr(cell, "details", None) or {}).get("not_found")
-    return f"[{status}{f': {one_line(why, _QUOTE_CHARACTERS)}' if why else ''}]"
+    why = getattr(cell, "error", None) if status in _SAYS_WHY else None
+    if status == "not_found":
+        why = (cell.details or {}).get("not_found")
+    if status == "proposed":
+        why = f"{one_line(cell.proposed, _VALUE_CHARACTERS)}; {why}"
+    return f"[{status}{f': {one_line(why, _VALUE_CHARACTERS)}' if why else ''}]"
 
 
 def _sources(version: Version, details: Mapping[str, Any]) -> Iterator[str]:

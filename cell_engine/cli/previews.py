@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from cell_engine.cli.asking import Yes, ask_first
 from cell_engine.cli.common import LARGEST_ID, AsJson, CollectionName, actor, full_name, open_database
+from cell_engine.errors import AutofillError
 from cell_engine.prices import as_dollars, shown, spent
 
 if TYPE_CHECKING:
@@ -59,7 +61,11 @@ def preview(
         )
     if not yes:
         ask_first(prepared.estimate, f"preview of {column} on {len(prepared.calls)} rows of {found.full_name}", None)
-    done = asyncio.run(previews.run(database_url(get_settings()), prepared, actor=actor()))
+    try:
+        done = asyncio.run(previews.run(database_url(get_settings()), prepared, actor=actor()))
+    except AutofillError:
+        _tell_of_offline_model(prepared)
+        raise
     if as_json:
         from cell_engine.cli import render
 
@@ -71,11 +77,27 @@ def preview(
         raise typer.Exit(1)
 
 
+def _tell_of_offline_model(prepared: Prepared) -> None:
+    """The stack gives its address to the workers that it starts, and not to this process."""
+    from cell_engine.settings import get_settings
+    from cell_engine.stack.state import read_state
+
+    state = read_state(get_settings().home)
+    url = state.urls.get("offline model") if state is not None and state.is_up else None
+    if url is not None and prepared.column.kind == "llm" and not os.environ.get("OPENAI_API_KEY"):
+        typer.echo(
+            f"Here an offline model answers the workers; with OPENAI_BASE_URL={url} OPENAI_API_KEY=any before the "
+            "command it answers this one, too.",
+            err=True,
+        )
+
+
 def _print(prepared: Prepared, done: Preview) -> None:
     from rich.table import Table
     from rich.text import Text
 
     from cell_engine.cli import render
+    from cell_engine.plan import PROPOSED
 
     screen = render.console()
     table = Table("row", "now", "", "changed")
@@ -84,6 +106,8 @@ def _print(prepared: Prepared, done: Preview) -> None:
         now = (
             render.one_line(one.before.value) if one.before.value is not None else f"({one.before.state or 'no value'})"
         )
+        if one.before.state == PROPOSED:
+            now = f"{PROPOSED}: {now}"
         new = render.one_line(one.value) if one.error_class is None else f"{one.error_class}: {one.error}"
         if one.not_found is not None:
             new = f"(not found: {one.not_found})"

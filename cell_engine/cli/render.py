@@ -202,7 +202,9 @@ def outcomes_line(progress: DispatchProgress) -> str:
     left = [] if progress.eta is None or not ahead else [f"about {duration(progress.eta)} left"]
     cost = [spent(progress.cost, progress.unpriced)] if progress.cost or progress.unpriced else []
     paused = [f"paused: {progress.pause_reason}"] if progress.paused_at is not None and progress.pause_reason else []
-    return ", ".join(ended + ahead + left + cost + paused) or "nothing yet"
+    return ", ".join(ended + ahead + left + cost + paused) or (
+        "nothing yet" if progress.ended_at is None else "nothing to do"
+    )
 
 
 def progress_json(progress: DispatchProgress) -> dict[str, Any]:

@@ -174,7 +174,8 @@ def _import(name: str, column: Column) -> Function:
     except MissingError as error:
         raise NotFoundError(
             f"Column {column.name!r} calls the function {name!r}, which this process does not have: {error}. "
-            "Set function.name to the module:callable of a module installed where the workers run."
+            "Set function.name to the module:callable of a module installed where the workers run, and start "
+            "them anew when it has changed."
         ) from error
     if not allowed.is_allowed_at(name, function.module):
         raise NotFoundError(

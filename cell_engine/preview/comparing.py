@@ -13,8 +13,9 @@ COUNTED_TYPES = ("choice", "boolean")
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What a cell shows now: a value, or, without one, its error class, "not_found" or "empty". `by_hand`: it is a
-    person's. `cost` in billionths of a dollar, of the AI's call, None where it is not known."""
+    """What a cell shows now: a value, or, without one, its error class, "not_found" or "empty". An answer that waits
+    for review is not shown and stands here all the same, with the state "proposed". `by_hand`: it is a person's.
+    `cost` in billionths of a dollar, of the AI's call, None where it is not known."""
 
     value: Json = None
     state: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -113,3 +114,41 @@ def test_a_function_is_tried_too_and_mistakes_are_named(run: Run, made: Made, tm
     (tmp_path / "tried.yaml").write_text(Path(new).read_text().replace("What mood? {{a}}", "What mood? {{n}}"))
     unknown = run("preview", "test/tried", "--column", "mood", "--spec", new)
     assert (unknown.exit_code, "column 'n' is not in version 1" in unknown.stderr) == (2, True)
+
+
+def test_what_waits_for_review_says_so_and_what_was_not_found_is_named(
+    run: Run, connection: Connection, tmp_path: Path
+) -> None:
+    spec = SPEC.replace("deps: [a],", "deps: [a], review: required,") + (
+        "  - name: loud\n    type: text\n    kind: function\n    deps: [{column: shout, not_found: propagate}]\n"
+        '    function: {name: "tests.functions:upper_shout"}\n'
+    )
+    made = make(connection, spec, rows=[{"a": "fine"}, {"a": "good"}])
+    Claimer(connection).work_off(lambda due: "pleased" if due.column.name == "mood" else "FINE")
+    connection.execute(
+        "update autofill.cell set ai_value = null, error_class = null, error = null, held = null, "
+        """details = '{"not_found": "it is not said"}' where row_id = 2 and column_id = %s""",
+        [made.id("shout")],
+    )
+    (tmp_path / "tried.yaml").write_text(spec)
+    wanted = ("preview", "test/tried", "--spec", str(tmp_path / "tried.yaml"), "--row", "1", "--row", "2")
+    shown = run(*wanted, "--column", "shout")
+    assert shown.exit_code == 0, shown.output
+    assert "proposed: FINE" in shown.stdout
+    read = run(*wanted, "--column", "loud")
+    assert "row 1 is left out: an input waits for review" in read.stderr
+    assert "row 2 is left out: input 'shout' was not found" in read.stderr
+
+
+def test_without_a_key_it_says_where_the_offline_model_of_the_stack_is(
+    run: Run, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    wanted = ("preview", "test/tried", "--column", "mood", "--spec", changed(tmp_path, "What mood?", "Which mood?"))
+    assert "offline model" not in run(*wanted).stderr
+    up = SimpleNamespace(is_up=True, urls={"offline model": "http://127.0.0.1:1/v1"})
+    monkeypatch.setattr("cell_engine.stack.state.read_state", lambda home: up)
+    refused = run(*wanted)
+    assert refused.exit_code == 1
+    assert "OPENAI_BASE_URL=http://127.0.0.1:1/v1 OPENAI_API_KEY=any" in refused.stderr

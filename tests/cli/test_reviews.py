@@ -32,6 +32,10 @@ def test_review_accept_and_reject(run: Run, things: str, tmp_path: Path, worker:
     assert "proposed: 3" in run("show", things).stdout
     assert json.loads(run("status", things, "--json").stdout)["collections"][0]["cells"]["words"]["proposed"] == 2
 
+    row = run("show", things, "--row", "2").stdout
+    assert "[proposed: 1; waits for review]" in row
+    assert "[waiting]" in row, "the reason why it was blocked is one no more"
+
     listed = json.loads(run("review", things, "--json").stdout)
     assert [(one["row_id"], one["column"], one["value"], one["accepted"], one["then"]) for one in listed] == [
         (1, "words", 3, 2, "wait"),
@@ -47,6 +51,8 @@ def test_review_accept_and_reject(run: Run, things: str, tmp_path: Path, worker:
     assert run("reject", things, "--row", "2", "--why", "not a word", "--wait").exit_code == 0
     assert cells(run, "words") == [("ready", 3), ("rejected", None), ("ready", 1)]
     assert cells(run, "doubled")[1] == ("blocked", None)
+    row = run("show", things, "--row", "2").stdout
+    assert "[blocked: required input 'words' is in error, rejected or blocked]" in row
     decided = json.loads(run("review", things, "--decided", "--json").stdout)
     assert [(one["row_id"], one["accepted"], one["value"], one["why"]) for one in decided] == [
         (2, False, 1, "not a word"),
@@ -56,6 +62,8 @@ def test_review_accept_and_reject(run: Run, things: str, tmp_path: Path, worker:
     assert "nothing waits for review" in run("review", things).stdout
     assert run("edit", things, "2", "title=b c", "--wait").exit_code == 0
     assert run("edit", things, "2", "words=9", "--wait").exit_code == 0
+    assert "[overridden]" in run("show", things, "--row", "2").stdout
+    assert "nothing to do" in run("reprocess", things, "--only", "errors", "--wait").stdout
     assert cells(run, "doubled")[1] == ("ready", 18)
     assert "nothing waits for review" in run("review", things).stdout
 

@@ -6,9 +6,11 @@ import dagster as dg
 import pytest
 from dagster.components.testing import create_defs_folder_sandbox
 
+from autofill_defs import reports
 from autofill_defs.components.collection import CollectionComponent
 from autofill_defs.definitions import defs
 from cell_engine.errors import AutofillError, SpecError
+from cell_engine.store.reading import ShownCell
 
 
 @pytest.fixture(autouse=True)
@@ -110,3 +112,29 @@ def test_no_column_takes_the_rows_place(tmp_path: Path) -> None:
     while error is not None and not isinstance(error, AutofillError):
         error = error.__cause__ or error.__context__
     assert "no column can be called 'rows'" in str(error)
+
+
+def test_a_column_under_review_says_so(tmp_path: Path) -> None:
+    spec = (
+        "namespace: n\nname: c\ncolumns:\n  - {name: a, type: text}\n"
+        "  - {name: b, type: list, items: text, kind: llm, review: required, llm: {model: m, prompt: '{{a}}'}}\n"
+    )
+    described = {
+        node.key.path[-1]: node.description for node in build(tmp_path, spec).resolve_asset_graph().asset_nodes
+    }
+    assert str(described["b"]).startswith("A list of text by `llm`, from `a`.")
+    assert "Answers are shown once a person has accepted them" in str(described["b"])
+
+
+def test_a_preview_shows_what_people_see_and_no_answer_that_waits_for_review() -> None:
+    under = ("proposed", "waits for review", "m", False)
+    cells = [
+        ShownCell(1, 1, "mine", "overridden", *under, None),
+        ShownCell(2, 1, None, "proposed", *under, None, proposed="secret"),
+        ShownCell(3, 1, None, "not_found", None, None, "m", False, {"not_found": "not said"}),
+    ]
+    assert str(reports.preview(cells).value).splitlines()[2:] == [
+        "| 1 | mine | overridden | m |",
+        "| 2 | proposed: waits for review | proposed | m |",
+        r"| 3 | not\_found: not said | not\_found | m |",
+    ]
