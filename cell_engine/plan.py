@@ -309,12 +309,14 @@ def matches(only_if: Collection[str] | None, cell: Cell, stale: bool) -> bool:
     )
 
 
-def is_held(column: Column, cell: Cell | None, value: Json) -> bool:
+def is_held(column: Column, cell: Cell | None, value: Json, is_not_found: bool = False) -> bool:
     """Whether an answer waits for a person before it is shown. One equal to what was accepted before does not."""
-    if column.review is None or not column.review.asks(value):
+    if column.review is None or not column.review.asks(value, is_not_found):
         return False
     if cell is None:
         return True
+    if value is None:  # equal only to an answer without a value that is shown: `held` has values alone
+        return cell.ai_value is not None or cell.error_class is not None or cell.fingerprint is None
     accepted = cell.ai_value if cell.held is None else cell.held.get("accepted")
     return accepted is None or canonical(accepted) != canonical(value)
 

@@ -91,14 +91,14 @@ def load(
         if source is None:
             raise BadValueError(f"{found.full_name} declares no feed: name a file, or the address of a feed")
         file = Path(source)
-        if is_folder(source):
-            if sync or repair or encoding or sheet:
-                raise BadValueError("a folder is loaded by its files' paths, and deletes nothing: no such option")
-            _load_folder(connection, found, source, dry_run, as_json)
-        elif source.startswith(("http://", "https://")):
+        if source.startswith(("http://", "https://")):
             if sync or repair or dry_run:
                 raise BadValueError("a feed takes none of --sync, --repair and --dry-run: it is synced in any case")
             _feed(connection, found, source, as_json)
+        elif is_folder(source):
+            if sync or repair or encoding or sheet:
+                raise BadValueError("a folder is loaded by its files' paths, and deletes nothing: no such option")
+            _load_folder(connection, found, source, dry_run, as_json)
         elif repair:
             _repair(connection, found, file, as_json)
         elif sync:

@@ -202,13 +202,21 @@ def _print_proposals(waiting: Sequence[Any], version: Version, as_json: bool) ->
         table.add_row(
             str(one.row_id),
             version.by_id[one.column_id].name,
-            render.one_line(one.value, 80),
+            _answer(one),
             render.one_line(one.accepted, 40),
             one.model or "",
             f"{one.since.astimezone():%m-%d %H:%M}",
             ends,
         )
     render.console().print(table)
+
+
+def _answer(one: Any) -> str:
+    from cell_engine.cli import render
+    from cell_engine.plan import NOT_FOUND
+
+    reason = (one.details or {}).get(NOT_FOUND) if one.value is None else None
+    return render.one_line(one.value if reason is None else f"not found: {reason}", 80)
 
 
 def _print_decisions(made: Sequence[Any], version: Version, as_json: bool) -> None:

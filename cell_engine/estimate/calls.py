@@ -137,7 +137,7 @@ def _answered(due: Due, before: Cell, past: Past, changes: bool) -> Cell:
         details=details,
     )
     review = due.column.review
-    if review is not None and review.when is None and is_held(due.column, before, value):
+    if review is not None and review.when is None and is_held(due.column, before, value, details is not None):
         answered.error_class = PROPOSED  # what reads it is computed when it is accepted, which is another dispatch
     return answered
 

@@ -125,9 +125,13 @@ def _due(row: Row, trial: Version, column: Column) -> Due | str:
     for due in steps.due:
         if due.column.id == column.id:
             return due
-    without = {one.column.id: one.reason for one in steps.blocked}
-    without |= {one.column.id: one.reason for one in steps.unfound}
-    return without.get(column.id, "an input waits for review")
+    for blocked in steps.blocked:
+        if blocked.column.id == column.id:
+            return blocked.reason
+    for unfound in steps.unfound:
+        if unfound.column.id == column.id:
+            return unfound.reason
+    return "an input waits for review"
 
 
 def _before(sampled: Sampled, column: Column) -> Before:

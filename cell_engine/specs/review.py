@@ -53,9 +53,12 @@ class Review:
     within: float | None = None
     then: Then = "wait"
 
-    def asks(self, value: Json) -> bool:
-        """Whether a person looks at such an answer first. One without a value says nothing that could be wrong."""
-        return value is not None and (self.when is None or self.when.holds(value))
+    def asks(self, value: Json, is_not_found: bool = False) -> bool:
+        """Whether a person looks at such an answer first. That there is no value to be found may be wrong, too, but no
+        rule is about it; an answer that is empty without saying so says nothing that could be."""
+        if self.when is None:
+            return value is not None or is_not_found
+        return value is not None and self.when.holds(value)
 
     def to_json(self) -> dict[str, Json]:
         return {

@@ -68,7 +68,9 @@ def found_by_plan(reading: Reading, step: Blocked | Unfound | Current | Waiting)
 
 def review(column: Column, reading: Reading, result: Result) -> None:
     """An answer of a column whose answers people look at first is proposed, not shown."""
-    if column.review is not None and is_held(column, reading.row.cells.get(column.id), result.value):
+    if column.review is None:
+        return
+    if is_held(column, reading.row.cells.get(column.id), result.value, NOT_FOUND in (result.details or {})):
         result.state = "proposed"
 
 

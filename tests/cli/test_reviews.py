@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from cell_engine.cli.render import proposed_of
+from cell_engine.cli.reviews import _answer
+from cell_engine.specs.text import Json
+from cell_engine.store.reading import ShownCell
+from cell_engine.store.reviews import Proposal
 
 from .conftest import SPEC, Run
 
@@ -61,3 +68,14 @@ def test_review_accept_and_reject(run: Run, things: str, tmp_path: Path, worker:
     assert "nothing to do" in run("reprocess", things, "--only", "errors", "--wait").stdout
     assert cells(run, "doubled")[1] == ("ready", 18)
     assert "nothing waits for review" in run("review", things).stdout
+
+
+def test_that_nothing_was_found_is_listed_with_its_reason() -> None:
+    def listed(value: Json, **details: Json) -> str:
+        return _answer(Proposal(1, 2, value, None, None, 1, datetime(2026, 1, 1, tzinfo=UTC), details))
+
+    assert listed(None, not_found="It does not say.") == "not found: It does not say."
+    assert listed(3) == "3"
+    held = ("proposed", "proposed", "waits for review", "m", False)
+    assert proposed_of(ShownCell(1, 2, None, *held, {"not_found": "no date"})) == "not found: no date"
+    assert proposed_of(ShownCell(1, 2, None, *held, {"not_found": "no date"}, proposed=3)) == 3

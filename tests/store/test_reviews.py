@@ -21,6 +21,7 @@ from cell_engine.store.reviews import (
     decisions,
     proposals,
 )
+from cell_engine.worker.outcomes import review
 from tests.engine import Claimer, Made, make, sheet, wait_for_lock
 from tests.store.conftest import Beside, Opened
 
@@ -143,6 +144,26 @@ def test_R10_an_answer_equal_to_the_accepted_one_needs_no_review(connection: Con
     assert {name: one[0] for name, one in shown(connection, made).items() if name != "n"} == {
         "b": "ready", "c": "ready", "d": "ready",
     }  # fmt: skip
+    assert broken_rules(connection) == {}
+
+
+def test_that_nothing_was_found_is_held_and_shown_when_it_is_accepted(connection: Connection, made: Made) -> None:
+    claimer = Claimer(connection)
+    changes.edit(connection, made.collection.id, 1, {made.id("a"): "y"}, actor="me")
+    (reading,) = claimer.claim()
+    steps = plan(reading.row, made.version, reading.asked)
+    reason = {"not_found": "It does not say."}
+    result = claimer.answer(reading, made.id("b"), None, steps, details=reason)
+    review(made.version.by_name["b"], reading, result)
+    claimer.flush([result])
+    claimer.flush(releases=[claimer.release(reading)])
+    assert shown(connection, made)["b"] == ("proposed", None)
+    (proposed,) = waiting(connection, made)
+    assert (proposed.value, proposed.details) == (None, reason)
+    assert accept(connection, made) == 1
+    assert shown(connection, made)["b"] == ("not_found", None)
+    claimer.work_off()
+    assert shown(connection, made)["c"][0] == "blocked", "it was not found, and c does not say what then"
     assert broken_rules(connection) == {}
 
 
