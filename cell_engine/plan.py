@@ -245,6 +245,8 @@ def plan(
             if wanted or (automatic and stale):
                 demanded = request.forced if request is not None and request.forced > cell.called else 0
                 blocked.append(Blocked(column, lacking, mark, read_change, demanded))
+            elif not stale and cell.read_change < read_change:
+                current.append(Current(column, read_change))
             continue
         forced = max(request.forced if request is not None else 0, cell.demanded)
         if forced <= cell.called:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cell_engine.cli.render import one_line
+from cell_engine.cli.render import one_line, proposed_of
 
 if TYPE_CHECKING:
     from cell_engine.specs.version import Column, Version
@@ -36,7 +36,7 @@ def _state(cell: Any) -> str:
     if status == "not_found":
         why = (cell.details or {}).get("not_found")
     if status == "proposed":
-        why = f"{one_line(cell.proposed, _VALUE_CHARACTERS)}; {why}"
+        why = f"{one_line(proposed_of(cell), _VALUE_CHARACTERS)}; {why}"
     return f"[{status}{f': {one_line(why, _VALUE_CHARACTERS)}' if why else ''}]"
 
 

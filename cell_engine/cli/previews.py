@@ -106,7 +106,7 @@ def _print(prepared: Prepared, done: Preview) -> None:
         now = (
             render.one_line(one.before.value) if one.before.value is not None else f"({one.before.state or 'no value'})"
         )
-        if one.before.state == PROPOSED:
+        if one.before.state == PROPOSED and one.before.value is not None:
             now = f"{PROPOSED}: {now}"
         new = render.one_line(one.value) if one.error_class is None else f"{one.error_class}: {one.error}"
         if one.not_found is not None:

@@ -292,6 +292,12 @@ class PlainLines:
             self._screen.print(line, soft_wrap=True)
 
 
+def proposed_of(cell: Any) -> Any:
+    """The answer of a cell that waits for review; that there is none to be found, with the reason, is one."""
+    reason = (cell.details or {}).get("not_found") if cell.proposed is None else None
+    return cell.proposed if reason is None else f"not found: {reason}"
+
+
 def _cell_text(cell: ShownInput | ShownCell | None) -> Text:
     if cell is None:
         return Text("")
@@ -299,7 +305,7 @@ def _cell_text(cell: ShownInput | ShownCell | None) -> Text:
     if cell.value is None and status not in (None, "ready", "overridden"):
         why = getattr(cell, "error", None) if status == "error" else None
         if status == "proposed":
-            why = one_line(getattr(cell, "proposed", None))
+            why = one_line(proposed_of(cell))
         if status == "not_found":
             why = (getattr(cell, "details", None) or {}).get("not_found")
         return Text(one_line(f"{status}: {why}" if why else status), style=_STATUS_STYLES.get(str(status), ""))

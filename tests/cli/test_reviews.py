@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cell_engine.cli.render import proposed_of
 from cell_engine.cli.reviews import _answer
 from cell_engine.specs.text import Json
+from cell_engine.store.reading import ShownCell
 from cell_engine.store.reviews import Proposal
 
 from .conftest import SPEC, Run
@@ -74,3 +76,6 @@ def test_that_nothing_was_found_is_listed_with_its_reason() -> None:
 
     assert listed(None, not_found="It does not say.") == "not found: It does not say."
     assert listed(3) == "3"
+    held = ("proposed", "proposed", "waits for review", "m", False)
+    assert proposed_of(ShownCell(1, 2, None, *held, {"not_found": "no date"})) == "not found: no date"
+    assert proposed_of(ShownCell(1, 2, None, *held, {"not_found": "no date"}, proposed=3)) == 3
