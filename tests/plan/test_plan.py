@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from cell_engine.plan import Asked, Cell, Plan, Row, fingerprint, plan
+from cell_engine.plan import Asked, Cell, Current, Plan, Row, fingerprint, plan
 from cell_engine.specs.compile import compile_text
 from cell_engine.specs.version import Version
 from tests.engine import sheet
@@ -41,3 +41,11 @@ def test_what_reads_a_column_at_rest_rests_also_where_only_the_latest_answers_ar
     assert due(shape, row) == "e"
     row.cells[4] = Cell(ai_value="E", fingerprint=plan(row, shape, {}).due[0].fingerprint)
     assert plan(row, shape, {}, among=shape.readers_of([4])) == plan(row, shape, {}) == Plan()
+
+
+def test_a_blocked_cell_whose_input_has_moved_and_shows_the_same_is_current_again() -> None:
+    shape = version("z", "a: z", "b: a")
+    a, b = shape.computed
+    failed = Cell(error_class="refused", fingerprint=fingerprint(a, [("value", "x")]), called=5, change=9)
+    blocked = Cell(error_class="blocked", fingerprint=fingerprint(b, [("error", None)]), read_change=3)
+    assert plan(Row({1: "x"}, cells={2: failed, 3: blocked}), shape, {}) == Plan(current=(Current(b, 9),))
