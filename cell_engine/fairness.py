@@ -21,8 +21,8 @@ RESERVE = 20
 """One slot of so many is left to edits, at least one of each cap that is more than one."""
 
 WALKS = 64
-"""Sweeps that one claim walks, where a namespace has more of them: each costs some 60 µs, whatever it brings. A claim
-of 475 rows over a thousand lanes took 121 µs a row walking all, 69 like this, and 42 over sixteen lanes."""
+"""Sweeps that one claim walks, where a namespace has more of them: each has its cost, whatever it brings. A claim of
+475 rows over a thousand lanes took 121 µs a row walking all, 69 like this, and 42 over sixteen lanes."""
 
 
 class Space(NamedTuple):

@@ -23,6 +23,9 @@ from cell_engine.store.results import Ending, Release, Released, Result, Stored,
 from cell_engine.worker.link import Link
 
 FLUSH_ENTRIES = 500
+"""For more than so many no batch waits. It takes up to twice as many, or what has come meanwhile would be a small batch
+of its own, which costs a commit as well."""
+
 FLUSH_SECONDS = 0.01
 _WAITING = "answers wait"
 

@@ -114,7 +114,7 @@ interrupted as (
     where ended and ending = 'hand_back'
     group by 1, 2, 3, 4
 )
--- told together of those that came to the same (a row for each took a sixth of the batch's time in Python)
+-- told together of those that came to the same: a row for each is an object for each in Python
 select case when ended then 'released' when won then 'kept' else 'lost' end as outcome, collection_id,
     case when ended then sum(slots)::int else 0 end as slots,
     case when ended then dispatch_id || coalesce(owners, '{}') else '{}' end as dispatches, array_agg(number) as numbers
