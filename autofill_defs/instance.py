@@ -63,8 +63,6 @@ def environment(settings: Settings, url: str) -> dict[str, str]:
         "AUTOFILL_HOME": str(settings.home),
         "AUTOFILL_DATABASE_URL": url,
         URL_VARIABLE: _dagster_url(url),
-        # One write for many events: a run reports each column × batch.
-        "DAGSTER_EVENT_BATCH_SIZE": "1000",
         # A tick loads files. It begins with none after 20 s, and a large one takes its time.
         "DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS": "300",
         # Else as long as the sensors' limit, whenever a code server is stopped in the middle of a tick.

@@ -19,6 +19,7 @@ from autofill_defs.attaching import attach
 from autofill_defs.config import BatchesConfig, FillConfig
 from autofill_defs.defined import DefinedCollection
 from autofill_defs.engine import PatientEngine
+from autofill_defs.materializing import add_partitions_metadata, log_materializations
 from autofill_defs.request import Request, resolve
 from autofill_defs.waiting import Say, is_at_its_cap, say_in, wait
 from cell_engine.errors import NotFoundError
@@ -180,8 +181,8 @@ def _results(
     """One result a column, which Dagster fans out over the run's partitions; each partition has figures of its own."""
     for column in filled.request.columns:
         key = defined.column_key(column.name)
-        for batch in filled.request.batches:
-            context.add_asset_metadata(filled.figures[batch.key, column.id], asset_key=key, partition_key=batch.key)
+        of = {batch.key: filled.figures[batch.key, column.id] for batch in filled.request.batches}
+        add_partitions_metadata(context.op_execution_context, key, of)
         yield dg.MaterializeResult(asset_key=key, metadata=filled.metadata)
 
 
@@ -199,23 +200,27 @@ def _log_touched(context: dg.OpExecutionContext, defined: DefinedCollection, fil
     added = [batch.key for batch in filled.request.batches if batch.key in wanted - known]
     if added:  # loaded by hand, and of no sensor's knowledge yet
         context.instance.add_dynamic_partitions(defined.full_name, added)
-    for one in touched:
-        _log(context, defined, filled, one)
+    _log(context, defined, filled, touched)
 
 
 def _log_cascaded(context: dg.OpExecutionContext, defined: DefinedCollection, filled: Filled) -> None:
     """What nobody asked for by name, and was computed all the same, since its inputs moved."""
-    for one in filled.outcomes:
-        if one.column_id not in filled.request.column_ids and _was_computed(one):
-            _log(context, defined, filled, one)
+    asked = filled.request.column_ids
+    cascaded = [one for one in filled.outcomes if one.column_id not in asked and _was_computed(one)]
+    _log(context, defined, filled, cascaded)
 
 
-def _log(context: dg.OpExecutionContext, defined: DefinedCollection, filled: Filled, outcome: PartitionOutcome) -> None:
-    column = filled.request.version.by_id.get(outcome.column_id)
-    of = filled.figures.get((outcome.batch, outcome.column_id))
-    if column is not None and of is not None:
-        key = defined.column_key(column.name)
-        context.log_event(dg.AssetMaterialization(key, partition=outcome.batch, metadata=filled.metadata | of))
+def _log(
+    context: dg.OpExecutionContext, defined: DefinedCollection, filled: Filled, outcomes: Sequence[PartitionOutcome]
+) -> None:
+    materializations = []
+    for one in outcomes:
+        column = filled.request.version.by_id.get(one.column_id)
+        of = filled.figures.get((one.batch, one.column_id))
+        if column is not None and of is not None:
+            key = defined.column_key(column.name)
+            materializations.append(dg.AssetMaterialization(key, partition=one.batch, metadata=filled.metadata | of))
+    log_materializations(context, materializations)
 
 
 def _was_computed(outcome: PartitionOutcome) -> bool:

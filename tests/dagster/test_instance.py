@@ -39,7 +39,7 @@ def test_it_is_prepared_by_several_at_once_and_dagster_loads_it(
         with dg.DagsterInstance.get() as instance:
             assert instance.root_directory == str(home)
             assert isinstance(instance.run_launcher, LocalRunLauncher)
-            assert type(instance.event_log_storage).__name__ == "PostgresEventLogStorage"
+            assert type(instance.event_log_storage).__name__ == "BatchingEventLogStorage"
             assert instance.run_monitoring_enabled
             assert instance.run_retries_max_retries == 5
             assert not instance.run_retries_retry_on_asset_or_op_failure
