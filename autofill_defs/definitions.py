@@ -4,6 +4,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from autofill_defs.retention import retention
 from autofill_defs.sensors import janitor
 
 
@@ -13,5 +14,5 @@ def defs() -> dg.Definitions:
     return dg.Definitions.merge(
         dg.load_from_defs_folder(path_within_project=Path(__file__).parent),
         # In the run's own process: a run is one step that waits.
-        dg.Definitions(sensors=[janitor], executor=dg.in_process_executor),
+        dg.Definitions(sensors=[janitor, retention], executor=dg.in_process_executor),
     )

@@ -51,6 +51,10 @@ class Settings(BaseSettings):
         default=1.0, ge=0, description="Dollars: `reprocess` and `retry` of more ask first. 0 always asks."
     )
 
+    runs_kept: int = Field(
+        default=30, ge=1, description="Days that Dagster's runs, and events that newer ones have replaced, are kept."
+    )
+
     fetch_allow: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
         description="Hosts, addresses and networks that kind fetch may talk to though they are private; by commas.",

@@ -4,11 +4,22 @@ Each figure is the median of three runs, and a ratio is of two rates of the same
 moment falls on both. `holds` says whether the target is met here; the exit code does not.
 """
 
-from tests.benchmarks import demands, duplicates, fair_shares, faults, llm, providers, scale, sizes, throughput
+from tests.benchmarks import (
+    dagster_runs,
+    demands,
+    duplicates,
+    fair_shares,
+    faults,
+    llm,
+    providers,
+    scale,
+    sizes,
+    throughput,
+)
 from tests.benchmarks.bench import own_server
 
 if __name__ == "__main__":
     with own_server() as server:
-        for area in (throughput, llm, faults, demands, providers, duplicates, scale, sizes, fair_shares):
+        for area in (throughput, llm, faults, demands, providers, duplicates, scale, sizes, fair_shares, dagster_runs):
             for figure in area.figures(server):
                 figure.print()

@@ -53,6 +53,7 @@ def test_sensors_run_by_default(demo: dg.Definitions) -> None:
     assert sensors == {
         "demo__packages__inbox": dg.DefaultSensorStatus.RUNNING,
         "janitor": dg.DefaultSensorStatus.RUNNING,
+        "retention": dg.DefaultSensorStatus.RUNNING,
     }
 
 

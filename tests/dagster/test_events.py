@@ -11,6 +11,7 @@ import dagster as dg
 import psycopg
 import pytest
 import sqlalchemy
+from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.storage.event_log import SqlEventLogStorage
 from dagster_postgres import PostgresEventLogStorage
 
@@ -160,6 +161,33 @@ def test_whoever_opens_the_instance_hands_over_batches(make: Make, monkeypatch: 
     with make(OURS) as instance:
         assert isinstance(instance.event_log_storage, BatchingEventLogStorage)
         assert os.environ["DAGSTER_EVENT_BATCH_SIZE"] == "1000"
-    monkeypatch.setenv("DAGSTER_EVENT_BATCH_SIZE", "50")
-    with make(OURS):
+        monkeypatch.setenv("DAGSTER_EVENT_BATCH_SIZE", "50")
+        BatchingEventLogStorage(os.environ[URL_VARIABLE]).dispose()
         assert os.environ["DAGSTER_EVENT_BATCH_SIZE"] == "50"
+
+
+def test_what_a_run_had_not_written_when_it_died_the_next_one_reports(
+    location: Location, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAGSTER_EVENT_BATCH_SIZE", "1000")
+    location.load(*KEYS)
+    with running_worker(database):
+        first = location.create_run(KEYS[0], KEYS[-1])
+        store = location.instance.event_log_storage.store_event_batch
+        batches: list[int] = []
+
+        def die(events: list[Any]) -> None:
+            batches.append(len(events))
+            if len(batches) > 1:
+                raise DagsterExecutionInterruptedError
+            store(events)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(location.instance.event_log_storage, "store_event_batch", die)
+            assert not location.execute(first)
+        assert batches == [len(KEYS)] * 2  # a column each; what is lost is the whole one, and those after it
+        [column] = {name for name, _ in location.materialized}
+        assert {partition for _, partition in location.materialized} == set(KEYS)
+        assert location.execute(location.create_run(KEYS[0], KEYS[-1], parent=first))
+        assert location.materialized.keys() == {(name, key) for name in "bcn" for key in KEYS}
+        assert column in "bcn"
