@@ -65,7 +65,7 @@ def test_lines_are_seconds_apart_and_rarer_the_longer_it_takes(
 ) -> None:
     clock.until = 7 * 86400.0
     with monkeypatch.context() as patch:
-        patch.setattr(waiting, "SLICE", 60.0)
+        patch.setattr(waiting, "SLICE", 300.0)
         _, week = wait(clock)
     assert 20 < len(week) < 80
     clock.now, clock.until = 0.0, 60.0
