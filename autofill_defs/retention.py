@@ -16,9 +16,9 @@ from sqlalchemy import text
 
 from cell_engine.settings import get_settings
 
-_EVERY = 600
+_EVERY = 3600
 # Seconds, and rows a statement: a tick stays well below its time limit, and locks little at a time.
-_TICK, _STATEMENT = 20.0, 10.0
+_TICK, _STATEMENT = 20.0, 30.0
 _EVENTS, _RUNS = 5_000, 20
 
 _OLD_EVENTS = text("""
