@@ -64,10 +64,12 @@ def load_together(
     name: Callable[[Path], str] = lambda path: path.name,
     is_late: Callable[[], bool] = lambda: False,
 ) -> LoadedTogether:
-    """Load small files, as many of them in a batch as go in; one that cannot be loaded stops no other.
+    """Load files: of the small ones as many in a batch as go in, then large ones, each by itself (`load_file`). One
+    that cannot be loaded stops no other.
 
-    `name` is what a file is called beside its rows. Once `is_late`, no further file is begun with. Raises
-    psycopg.OperationalError: what is in stays, and loading the same files again goes on after it.
+    `name` is what a small file is called beside its rows. Once `is_late`, no further file is begun with; what was begun
+    with goes in, one file at least, so that the next call goes on. Raises psycopg.OperationalError: what is in stays,
+    and loading the same files again goes on after it.
     """
     group = _Group(connection, collection, actor, demand, name, is_late)
     group.run(paths)
@@ -124,9 +126,23 @@ class _Group:
     """By key: files of one content are loaded as the first of them."""
 
     def run(self, paths: Iterable[Path]) -> None:
+        paths = list(paths)
+        large = [path for path in paths if _is_large(path)]
+        apart = set(large)
+        self._load_small([path for path in paths if path not in apart])
+        for path in large:
+            if self._has_begun and self.is_late():
+                break
+            self._load_alone([path])
+
+    @property
+    def _has_begun(self) -> bool:
+        return bool(self.done.loaded or self.done.refused or self.paths)
+
+    def _load_small(self, paths: Sequence[Path]) -> None:
         sources: list[FileSource] = []
         for path in paths:
-            if self.is_late():
+            if self._has_begun and self.is_late():
                 break
             try:
                 source = open_file(path)
@@ -141,10 +157,7 @@ class _Group:
             # Whatever was in the way, an apply or another load: looked at again, it is found.
             with suppress(InputsChangedError, FilesLoadedError):
                 while sources:
-                    taken = self._add_next(sources)
-                    if not taken:
-                        return
-                    sources = sources[taken:]
+                    sources = sources[self._add_next(sources) :]
 
     def _without_known(self, sources: Sequence[FileSource]) -> list[FileSource]:
         """Those that are not in yet; the others are done."""
@@ -155,7 +168,7 @@ class _Group:
         left = []
         for one, first in zip(sources, firsts, strict=True):
             if first in batches:
-                self._load_alone(one)
+                self._load_alone(self.paths[one.key])
             elif one.key in found:
                 self._is_in(one, Loaded([batches[found[one.key].batch]], new=False, share=found[one.key]))
             elif not self._is_refused(one):
@@ -163,13 +176,11 @@ class _Group:
         return left
 
     def _add_next(self, sources: Sequence[FileSource]) -> int:
-        """Add a batch of the first of the files; returns how many are done with, none once it is late."""
+        """Add a batch of the first of the files; returns how many are done with."""
         version = load_version(self.connection, self.collection.id)
         part = _Part()
         taken = 0
         for source in sources:
-            if self.is_late():
-                break
             name = clean_text(self.name(source.content.path))
             found = self._read(source, name, version)
             if found is not None:
@@ -178,7 +189,7 @@ class _Group:
                 part.add(source, name, found)
             taken += 1
         if len(part.files) == 1:
-            self._load_alone(part.sources[0])
+            self._load_alone(self.paths[part.sources[0].key])
         elif part.files:
             self._add(version, part)
         return taken
@@ -197,7 +208,7 @@ class _Group:
             self._refuse(source, error)
             return None
         if not part.rows:
-            self._load_alone(source)
+            self._load_alone(self.paths[source.key])
             return None
         return part
 
@@ -227,24 +238,35 @@ class _Group:
             share = FoundFile(file.key, batch.key, file.name, first, first + file.rows - 1, file.rejected_rows)
             self._is_in(source, Loaded([batch], new=True, share=share))
 
-    def _load_alone(self, source: FileSource) -> None:
-        path = source.content.path
+    def _load_alone(self, paths: Sequence[Path]) -> None:
+        """Files of one content, as batches of it alone."""
         try:
-            self._is_in(source, load_file(self.connection, self.collection, path, actor=self.actor, demand=self.demand))
+            loaded = load_file(self.connection, self.collection, paths[0], actor=self.actor, demand=self.demand)
+            self.done.loaded |= dict.fromkeys(paths, loaded)
         except (psycopg.OperationalError, psycopg.InterfaceError):
             raise
         except Exception as error:  # noqa: BLE001 (see above)
-            self._refuse(source, error)
+            self.done.refused |= dict.fromkeys(paths, _reason(error))
 
     def _is_in(self, source: FileSource, loaded: Loaded) -> None:
         self.done.loaded |= dict.fromkeys(self.paths[source.key], loaded)
 
     def _refuse(self, source: FileSource, error: Exception) -> None:
-        reason = str(error) if isinstance(error, AutofillError | OSError) else f"{type(error).__name__}: {error}"
-        self.done.refused |= dict.fromkeys(self.paths[source.key], reason)
+        self.done.refused |= dict.fromkeys(self.paths[source.key], _reason(error))
 
     def _is_refused(self, source: FileSource) -> bool:
         return source.content.path in self.done.refused
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, AutofillError | OSError) else f"{type(error).__name__}: {error}"
+
+
+def _is_large(path: Path) -> bool:
+    try:
+        return path.stat().st_size > SMALL_BYTES
+    except OSError:
+        return False
 
 
 def _first_batch(key: str) -> str:

@@ -28,7 +28,7 @@ class FilesLoadedError(AutofillError):
 class Batch:
     """A contiguous range of row ids; empty when last_row < first_row. `rejected`: (line, reason), the first 1,000.
 
-    `dispatch_id` is known only to who has just added it: what its rows make due is computed in that.
+    `actor` loaded it. `dispatch_id` is known only to who has just added it: what its rows make due is computed in that.
     """
 
     id: int
@@ -39,6 +39,7 @@ class Batch:
     rejected: tuple[tuple[int, str], ...]
     rejected_rows: int
     loaded_at: datetime
+    actor: str
     dispatch_id: int | None = field(default=None, compare=False)
 
     @property
@@ -94,6 +95,24 @@ def find_batches(connection: Connection, collection_id: int, keys: Sequence[str]
 def list_batches(connection: Connection, collection_id: int, *, after: int = 0, limit: int = 1000) -> list[Batch]:
     """A page in arrival order, of batches with an id above `after`."""
     return [_batch(one) for one in run(connection, "batch_list", collection_id=collection_id, after=after, limit=limit)]
+
+
+def unknown_batches(
+    connection: Connection, collection_id: int, known: Sequence[str], *, limit: int = 1000
+) -> list[Batch]:
+    """Those whose keys are not among the `known`, in arrival order. Reads all of the collection's."""
+    found = run(connection, "batch_unknown", collection_id=collection_id, known=list(known), limit=limit)
+    return [_batch(one) for one in found]
+
+
+def count_batches(connection: Connection, collection_id: int) -> tuple[int, int]:
+    """How many there are, and the highest id of one. Batches are never deleted: the same count is the same batches.
+
+    Ids are given out before their batch commits, so that a lower one may come later.
+    """
+    found = run(connection, "batch_count", collection_id=collection_id).fetchone()
+    assert found is not None
+    return int(found.batches), int(found.latest)
 
 
 def add_batch(
@@ -248,4 +267,5 @@ def _batch(one: Any) -> Batch:
         tuple((line, reason) for line, reason in one.rejected),
         one.rejected_rows,
         one.loaded_at,
+        one.actor,
     )

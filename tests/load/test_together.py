@@ -90,7 +90,7 @@ def test_batches_are_bounded_and_files_stay_whole(
 
 def test_once_it_is_late_the_others_are_left(connection: Connection, collection: Collection, write: Write) -> None:
     paths = [write(f"{name}.csv", f"code\n{name}\n") for name in "abcd"]
-    looks = iter([False] * 7 + [True] * 9)  # all are opened, three are read
+    looks = iter([False] * 2 + [True])  # before each but the first
     done = load_together(connection, collection, paths, actor="test", is_late=lambda: next(looks))
     assert done.loaded.keys() == set(paths[:3])
     assert done.refused == {}
@@ -101,14 +101,12 @@ def test_what_changes_while_it_is_read_goes_in_later(
 ) -> None:
     a, b, c = (write(f"{name}.csv", f"code\n{name}\n") for name in "abc")
 
-    def change() -> bool:
-        b.write_text("code\nb\nmore\n")
-        return False
+    def name(path: Path) -> str:
+        if path == c:  # the others have been read
+            b.write_text("code\nb\nmore\n")
+        return path.name
 
-    looks = iter([False, False, False])
-    done = load_together(
-        connection, collection, [a, b, c], actor="test", is_late=lambda: next(looks, None) is None and change()
-    )
+    done = load_together(connection, collection, [a, b, c], actor="test", name=name)
     assert done.loaded.keys() == {a, c}
     assert "changed while it was read" in done.refused[b]
     assert rows(connection, collection) == 2
@@ -144,14 +142,12 @@ def test_two_loads_that_share_files(
 
 def test_what_an_apply_overtakes_is_checked_again(connection: Connection, collection: Collection, write: Write) -> None:
     paths = [write("a.csv", "code,count\na,1\n"), write("b.csv", "code,count\nb,x\nb,2\n"), write("c.csv", "code\nc\n")]
-    looks: list[bool] = []
 
-    def is_late() -> bool:
-        if len(looks) == 5:  # some are read
+    def name(path: Path) -> str:
+        if path == paths[2]:  # the others have been read
             apply(connection, compile_text(SPEC.replace("count, type: integer", "count, type: text")), actor="test")
-        looks.append(False)
-        return False
+        return path.name
 
-    done = load_together(connection, collection, paths, actor="test", is_late=is_late)
+    done = load_together(connection, collection, paths, actor="test", name=name)
     assert [batch.rows for batch in done.batches] == [4]
     assert find_collection(connection, "demo/things").version == 2
