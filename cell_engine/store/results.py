@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 from uuid import UUID
 
+from cell_engine.plan import Asked
 from cell_engine.specs.text import Json
 from cell_engine.store.arrays import binaries, numbers, texts
 from cell_engine.store.budgets import Left, enforce
@@ -68,6 +69,7 @@ class Release:
 
     `answered` are the columns of this batch's results for it. `seconds`: not before then (delay, hand_over, defer).
     `job_type`: the pool it is handed over to. `awaits`: the fingerprint of the call that the row waits for (delay).
+    `owes`: demand may be left that these results do not meet; it has ended as well, and is credited.
     """
 
     key: RowKey
@@ -79,6 +81,7 @@ class Release:
     job_type: str | None = None
     answered: tuple[int, ...] = ()
     awaits: bytes | None = None
+    owes: bool = True
 
 
 class Stored(NamedTuple):
@@ -178,6 +181,12 @@ def _found(connection: Connection, worker_id: UUID, results: Sequence[Result], r
     return Flushed(stored, released, {one.dispatch_id for one in results}, ended=ended_calls(called))
 
 
+def owes(asked: Mapping[int, Asked], results: Sequence[Result]) -> bool:
+    """Whether a row that leaves with these results was asked for more, by column id, than they meet."""
+    met = {one.column_id: one.signal for one in results if not one.retry}
+    return any(one.signal > met.get(column_id, 0) for column_id, one in asked.items())
+
+
 def end_dispatches(connection: Connection, dispatches: Sequence[int]) -> list[int]:
     """End those that are over, each exactly once, whoever asks; returns the ones ended here."""
     if not dispatches:
@@ -271,6 +280,7 @@ def _release_columns(releases: Sequence[Release], results: Sequence[Result]) -> 
         "seconds": numbers([one.seconds for one in releases]),
         "job_types": texts([one.job_type for one in releases]),
         "awaits": binaries([one.awaits for one in releases]),
+        "owing": numbers([one.owes for one in releases]),
         "answered": texts([f"{{{columns}}}" for columns in answered]),
     }
 

@@ -128,6 +128,7 @@ class Worker:
         self._wanting: list[Visit] = []
         self._marked: dict[tuple[RowKey, int], tuple[int, ...]] = {}
         self._freed = asyncio.Event()
+        self._looking = False
         self._stopping = False
         self.loops: list[asyncio.Task[None]] = []
 
@@ -201,11 +202,19 @@ class Worker:
         self._freed.set()
 
     def _look_for_room(self) -> None:
+        """Once for all that comes free in this turn of the event loop."""
+        if not self._looking:
+            self._looking = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._looking = False
         if self._has_room():
             self._freed.set()
 
     def _has_room(self) -> bool:
-        return self._room() >= self._slots * 0.1
+        # A claim costs much the same whatever it brings: while a full batch waits to be stored, let it bring more.
+        return self._room() >= self._slots * (0.1 if self._leaving < self._slots / 2 else 0.5)
 
     def _room(self) -> int:
         """Slots for visits to come. One that only waits for its release to be stored makes no call any more, and the
@@ -319,7 +328,7 @@ class Worker:
         if claimed.goes_on:
             return AGAIN_SECONDS
         # A full claim means that there is more; a partial one, that lanes ran dry or caps are full.
-        return 0.002 if len(claimed.visits) >= free else POLL_SECONDS
+        return 0.002 if len(claimed.visits) >= free and self._has_room() else POLL_SECONDS
 
     def _bounds(self) -> dict[tuple[int, str], int]:
         """Rows worth claiming, of lanes whose endpoints can take only some soon: other workers may have room, and here

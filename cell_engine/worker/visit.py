@@ -25,7 +25,7 @@ from cell_engine.plan import Cell, Due, Plan, plan
 from cell_engine.specs.version import Column, Version
 from cell_engine.store.cache import Ask
 from cell_engine.store.claims import Reading, RowKey
-from cell_engine.store.results import Ending, Release, Result, Stored
+from cell_engine.store.results import Ending, Release, Result, Stored, owes
 from cell_engine.worker import patience
 from cell_engine.worker.calls import Awaited, Called, Calls, Hit, Order, Task
 from cell_engine.worker.finalizer import Answered, Entry
@@ -385,7 +385,9 @@ class Visit:
         """The release in the same batch as the last results."""
         for result in results:
             result.leaving = not result.retry  # a failed attempt has to be kept
-        return self._rest.release(self._reading, tuple(result.column_id for result in results if not result.retry))
+        release = self._rest.release(self._reading, tuple(result.column_id for result in results if not result.retry))
+        release.owes = owes(self._reading.asked, results)
+        return release
 
     def _nothing_follows(self, results: list[Result], *, are_latest: bool) -> bool:
         """`nothing_follows`; `are_latest`: of calls that the latest reading made due."""

@@ -131,6 +131,7 @@ class Big:
                 **visits, "signals": [10**9] * BATCH, "raised": [0] * BATCH, "ends": ["done", "delay"] * (BATCH // 2),
                 "seconds": [None, 1.0] * (BATCH // 2), "job_types": [None] * BATCH, "answered": ['{"2": [9]}'] * BATCH,
                 "awaits": [None, b"12"] * (BATCH // 2),
+                "owing": [True, False] * (BATCH // 2),
             },
             "cache_ask": {**asked, "worker_id": self.worker, "leases": [60.0] * BATCH},
             "cache_recheck": asked,

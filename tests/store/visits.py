@@ -15,7 +15,7 @@ from cell_engine.specs.version import Version
 from cell_engine.store.cache import Ask, Told, ask
 from cell_engine.store.claims import NO_BOUNDS, WAKE_LIMIT, Claimed, Reading, RowKey, Token, register, reread
 from cell_engine.store.database import Connection, run
-from cell_engine.store.results import Ending, Flushed, Release, Result, flush
+from cell_engine.store.results import Ending, Flushed, Release, Result, flush, owes
 from cell_engine.store.slots import give_back, give_out
 from cell_engine.worker.outcomes import cell_after
 
@@ -175,6 +175,8 @@ class Visit:
         return Release(one.key, one.token, one.signal, one.raised, ending, seconds, None, tuple(answered))
 
     def flush(self, results: Sequence[Result], release: Release | None = None) -> Flushed:
+        if release is not None:
+            release = replace(release, owes=owes(self.reading.asked, results))
         return flush(self.worker.storing, self.worker.id, results, [release] if release is not None else [])
 
     def take_in(self, results: Sequence[Result], release: Release | None, flushed: Flushed) -> None:
