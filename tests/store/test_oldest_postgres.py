@@ -84,5 +84,5 @@ def test_the_oldest_server_takes_all_statements_and_keeps_the_rules(
         lanes_and_spend(connection)
         assert broken_rules(connection) == {}
     # Few of the random sequences that the embedded server runs many of.
-    monkeypatch.setattr(sequences, "SEQUENCES", 10)
+    monkeypatch.setattr(sequences, "SEQUENCES", 5)
     sequences.run_sequences(oldest, 15)
