@@ -51,7 +51,8 @@ def oldest(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def unprepared(connection: psycopg.Connection[object]) -> dict[str, str]:
-    """Why the server takes a statement file not, by name: it parses each and resolves every function and type."""
+    """Why the server takes a statement file not, by name: it parses each and resolves every function and type. Of
+    parameters it has to guess the types, and of a few it cannot."""
     refused = {}
     for path in (SQL / "statements").glob("*.sql"):
         text = path.read_text()
@@ -64,11 +65,15 @@ def unprepared(connection: psycopg.Connection[object]) -> dict[str, str]:
 
 
 def test_the_oldest_server_takes_all_statements_and_keeps_the_rules(
-    oldest: str, monkeypatch: pytest.MonkeyPatch
+    oldest: str, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with connect(database, application="test") as connection:
+        guessed_wrong = unprepared(connection).keys()
+    assert len(guessed_wrong) < 10
     with connect(oldest, application="test") as connection:
         assert connection.info.server_version // 10_000 == OLDEST_MAJOR
-        assert unprepared(connection) == {}
+        refused = {name: why for name, why in unprepared(connection).items() if name not in guessed_wrong}
+        assert refused == {}
         made = make(connection, rows=[{"a": f"x{number}"} for number in range(200)] + [{}])
         with running_worker(oldest):
             eventually(connection, "select not exists (select from autofill.sweep where closed_at is null)")
