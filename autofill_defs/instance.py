@@ -24,7 +24,8 @@ URL_VARIABLE = "AUTOFILL_DAGSTER_DATABASE_URL"
 MODULE = "autofill_defs.definitions"
 LOCATION = "autofill"
 
-_CHECKOUT = Path(__file__).resolve().parents[1]
+# The repository's own: a link here, a file in a wheel.
+INSTANCE_FILE = Path(__file__).with_name("dagster.yaml")
 _DRIVER = "postgresql+psycopg2"
 # A socket's whole path has at most 103 bytes on macOS, 107 on Linux.
 _LONGEST_SOCKET = 100
@@ -46,7 +47,7 @@ def prepare_instance(settings: Settings, url: str) -> Path:
     try:
         home.mkdir(parents=True, exist_ok=True)
         socket_path(settings).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write(home / "dagster.yaml", (_CHECKOUT / "dagster.yaml").read_text(encoding="utf-8"))
+        _write(home / "dagster.yaml", INSTANCE_FILE.read_text(encoding="utf-8"))
         _write(home / "workspace.yaml", _WORKSPACE.format(socket=socket_path(settings), location=LOCATION))
     except OSError as error:
         raise AutofillError(f"Cannot prepare Dagster's home {home}: {error.strerror} ({error.filename})") from error

@@ -4,6 +4,7 @@ import threading
 
 import psycopg
 
+from cell_engine.janitor_watch import JanitorWatch
 from cell_engine.log import get_logger
 from cell_engine.parts import open_store
 from cell_engine.store.budgets import enforce_all
@@ -22,15 +23,17 @@ STALL_ROUNDS = 6
 STALL_SECONDS = 30.0
 
 
-def run_janitor(url: str, *, period: float = 5.0, stop: threading.Event) -> None:
-    """Keep up every `period` seconds until `stop` is set; a database that is away is waited for.
+def run_janitor(url: str, *, period: float = 5.0, watch: JanitorWatch | None = None, stop: threading.Event) -> None:
+    """Keep up every `period` seconds until `stop` is set; a database that is away is waited for. `watch` is told.
 
     Raises SchemaVersionError at the start for a database that this code cannot work with.
     """
     connection = open_store("janitor", url)
     rounds = 0
+    watch = watch or JanitorWatch()
     try:
         while True:
+            watch.begin()
             try:
                 if connection.closed:
                     connection = open_store("janitor", url)
@@ -56,7 +59,9 @@ def run_janitor(url: str, *, period: float = 5.0, stop: threading.Event) -> None
                     )
                 if done.workers or done.visits:
                     log.warning("reclaimed", workers=done.workers, visits=done.visits, dispatches=done.dispatches)
+                watch.done(done, connection)
             except psycopg.OperationalError as error:
+                watch.failed()
                 log.warning("the janitor waits for the database", error=str(error).strip())
             if stop.wait(period):
                 return

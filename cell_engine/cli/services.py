@@ -5,10 +5,24 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Annotated, Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from cell_engine.health import Watched
+
+LOOPBACK = "127.0.0.1"
+_HealthPort = Annotated[
+    int | None,
+    typer.Option(
+        envvar="AUTOFILL_HEALTH_PORT", min=0, max=65535, help="Answer /live, /ready and /metrics (Prometheus) there."
+    ),
+]
+_HealthAddress = Annotated[
+    str, typer.Option(envvar="AUTOFILL_HEALTH_ADDRESS", help="Where --health-port listens; 0.0.0.0 in a pod.")
+]
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what it does, not only what goes wrong.")]
 
 
@@ -18,9 +32,17 @@ def worker(
         typer.Option(help="Serve only this kind's pool (llm, function, …); may be repeated. Default: all."),
     ] = None,
     slots: Annotated[int, typer.Option(min=1, help="Calls in flight at most.")] = 500,
+    drain: Annotated[
+        float,
+        typer.Option(envvar="AUTOFILL_DRAIN", min=0, help="Seconds for calls in flight once it is asked to stop."),
+    ] = 60.0,
+    health_port: _HealthPort = None,
+    health_address: _HealthAddress = LOOPBACK,
     verbose: _Verbose = False,
 ) -> None:
     """Work on the queue of AUTOFILL_DATABASE_URL until SIGTERM or Ctrl-C; then finish or hand back what is in flight.
+
+    Whatever stops it (systemd, Kubernetes) has to wait a while longer than --drain.
 
     Run as many as you like, on as many machines as you like. Kill one, and its rows go to the others.
     """
@@ -29,9 +51,10 @@ def worker(
     from cell_engine.log import configure_logging
     from cell_engine.parts import service_url
     from cell_engine.worker import run_worker
+    from cell_engine.worker.watch import Watch
 
     configure_logging(verbose=verbose, json=not sys.stderr.isatty())
-    url = service_url()
+    url, watch = service_url(), Watch()
 
     async def serve() -> None:
         stop = asyncio.Event()
@@ -44,12 +67,15 @@ def worker(
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, ask)
-        await run_worker(url, job_types=job_type or None, slots=slots, stop=stop)
+        with _health(watch, health_address, health_port):
+            await run_worker(url, job_types=job_type or None, slots=slots, grace=drain, watch=watch, stop=stop)
 
     asyncio.run(serve())
 
 
-def janitor(verbose: _Verbose = False) -> None:
+def janitor(
+    health_port: _HealthPort = None, health_address: _HealthAddress = LOOPBACK, verbose: _Verbose = False
+) -> None:
     """Give back the rows of workers that died and end what is over, every few seconds, until SIGTERM or Ctrl-C.
 
     Run one at least; several are safe.
@@ -57,6 +83,7 @@ def janitor(verbose: _Verbose = False) -> None:
     import threading
 
     from cell_engine.janitor import run_janitor
+    from cell_engine.janitor_watch import JanitorWatch
     from cell_engine.log import configure_logging
     from cell_engine.parts import service_url
 
@@ -70,7 +97,17 @@ def janitor(verbose: _Verbose = False) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ask)
-    run_janitor(url, stop=stop)
+    watch = JanitorWatch()
+    with _health(watch, health_address, health_port):
+        run_janitor(url, watch=watch, stop=stop)
+
+
+def _health(watched: Watched, address: str, port: int | None) -> AbstractContextManager[object]:
+    if port is None:
+        return nullcontext()
+    from cell_engine.health import serve_health
+
+    return serve_health(watched, address, port)
 
 
 def migrate() -> None:

@@ -13,18 +13,15 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
-import psycopg
 import yaml
 
 from cell_engine.settings import Settings
 from cell_engine.stack.ports import LOOPBACK, accepts, remembered_port
 from cell_engine.stack.service import Service, at_once
-from cell_engine.store.database import connect
-from cell_engine.store.reading import live_workers
 
 _MODEL_TIER, _ENGINE_TIER, _DAGSTER_TIER = 0, 1, 2
 _OPENAI = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
-_WORKER_GRACE = 20.0  # seconds: its own, for the calls in flight
+_DRAIN = 20.0  # seconds for calls in flight: at a desk somebody waits for the end
 _MARGIN = 5.0
 
 
@@ -69,17 +66,25 @@ def plan_services(
                 ready=lambda _pid: accepts(port),
             )
         )
+    health = {name: remembered_port(settings.home, f"{name} health") for name in ("worker", "janitor")}
+    urls |= {f"{name} metrics": f"http://{LOOPBACK}:{port}/metrics" for name, port in health.items()}
     engine = [
         Service(
             "worker",
-            _python("cell_engine.cli", "worker"),
+            _python("cell_engine.cli", "worker", f"--drain={_DRAIN}", *_health(health["worker"])),
             shared | keys | dict(of_worker or {}),
             _ENGINE_TIER,
-            ready=_registered(url),
+            ready=_answers(f"http://{LOOPBACK}:{health['worker']}/ready"),
             after=tuple(service.name for service in model),
-            grace=_WORKER_GRACE + _MARGIN,
+            grace=_DRAIN + _MARGIN,
         ),
-        Service("janitor", _python("cell_engine.cli", "janitor"), shared, _ENGINE_TIER),
+        Service(
+            "janitor",
+            _python("cell_engine.cli", "janitor", *_health(health["janitor"])),
+            shared,
+            _ENGINE_TIER,
+            ready=_answers(f"http://{LOOPBACK}:{health['janitor']}/ready"),
+        ),
     ]
     if not dagster:
         return Plan((*model, *engine), urls)
@@ -110,6 +115,10 @@ def _python(module: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-m", module, *arguments)
 
 
+def _health(port: int) -> tuple[str, ...]:
+    return (f"--health-port={port}", f"--health-address={LOOPBACK}")
+
+
 def _listens(workspace: Path) -> Callable[[int], bool]:
     """Ready when the code server, of which Dagster's workspace file says where it listens, has loaded the code."""
 
@@ -120,19 +129,6 @@ def _listens(workspace: Path) -> Callable[[int], bool]:
                 probe.connect(path)
                 return True
         except (OSError, LookupError, TypeError):
-            return False
-
-    return ready
-
-
-def _registered(url: str) -> Callable[[int], bool]:
-    """Ready when the worker is in the database, which it is once it may claim."""
-
-    def ready(pid: int) -> bool:
-        try:
-            with connect(url, application="up") as connection:
-                return any(worker.pid == pid for worker in live_workers(connection))
-        except psycopg.OperationalError:
             return False
 
     return ready

@@ -3,6 +3,9 @@
 Alembic is the runner. Apart from `schema`, because it weighs 30 MB that workers do without.
 """
 
+import random
+import time
+from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -15,23 +18,33 @@ from sqlalchemy import Connection as SqlAlchemyConnection
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
-from cell_engine.errors import SchemaVersionError
+from cell_engine.errors import AutofillError, SchemaVersionError
 from cell_engine.store.database import SQL
 from cell_engine.store.models import create_models
 from cell_engine.store.schema import newest
 
 VERSION_TABLE = "autofill_schema"
 
+LOCK_TIMEOUT = "400ms"
+"""A table's lock that is waited for stops everybody behind it, claims among them. So not for long, and again after a
+pause; and for less than the server's `deadlock_timeout` (1 s), so that never a worker is the one to give way."""
+
+PAUSE_SECONDS = (0.1, 2.0)
+PATIENCE = 600.0
+
 
 def migrate(url: str) -> tuple[int, int]:
     """Bring the database at `url` to the newest schema and its views along; returns the number before and after.
 
-    Concurrent callers wait for each other. Raises SchemaVersionError when the database is newer than this code.
+    Concurrent callers wait for each other, and for whoever uses what is changed; nobody waits for them any longer than
+    LOCK_TIMEOUT. Raises SchemaVersionError when the database is newer than this code, and AutofillError when somebody
+    holds a table for longer than PATIENCE: what was done stays, and another call goes on from there.
     """
     # The driver is given what psycopg was: a URL or a "host=… dbname=…" string.
     engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=NullPool)
     with engine.connect() as connection:
         connection.exec_driver_sql("select pg_advisory_lock(hashtext('autofill.migrate'))")
+        connection.exec_driver_sql(f"set lock_timeout = '{LOCK_TIMEOUT}'")  # from here on
         connection.commit()
         context = MigrationContext.configure(
             connection,
@@ -47,13 +60,31 @@ def migrate(url: str) -> tuple[int, int]:
             raise SchemaVersionError(
                 f"the database schema is {before}, newer than this program's {newest()}: install its newer release"
             )
-        context.run_migrations()
-        connection.commit()
+        _patiently(connection, context.run_migrations)
         raw = connection.connection.driver_connection
         assert isinstance(raw, psycopg.Connection)
-        create_models(raw)
-        connection.commit()
+        _patiently(connection, lambda: create_models(raw))
     return before, newest()
+
+
+def _patiently(connection: SqlAlchemyConnection, step: Callable[[], object]) -> None:
+    """Run `step`, whose transactions may each be begun anew, until all it needs could be locked."""
+    began, pause = time.monotonic(), PAUSE_SECONDS[0]
+    while True:
+        try:
+            step()
+            connection.commit()
+            return
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
+            connection.rollback()
+            if time.monotonic() - began > PATIENCE:
+                raise AutofillError(
+                    f"A table that a migration changes could not be locked for {PATIENCE / 60:.0f} minutes: a "
+                    "transaction that uses it stays open (autofill.oldest_transaction shows the oldest). End it and "
+                    f"run `autofill migrate` again. {str(error).strip()}"
+                ) from error
+        time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+        pause = min(2 * pause, PAUSE_SECONDS[1])
 
 
 def _steps(connection: SqlAlchemyConnection, heads: tuple[str, ...] | Any) -> Any:

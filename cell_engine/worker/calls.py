@@ -18,6 +18,7 @@ from cell_engine.worker.asker import Asker
 from cell_engine.worker.holds import FREE, Refused
 from cell_engine.worker.provider import Ticket
 from cell_engine.worker.providers import Providers
+from cell_engine.worker.watch import Watch
 
 
 class Hit(NamedTuple):
@@ -72,7 +73,15 @@ class Order:
 class Calls:
     """The calls of one worker."""
 
-    def __init__(self, kinds: Mapping[str, Kind], apart: Apart, asker: Asker, providers: Providers) -> None:
+    def __init__(
+        self,
+        kinds: Mapping[str, Kind],
+        apart: Apart,
+        asker: Asker,
+        providers: Providers,
+        watch: Watch | None = None,
+    ) -> None:
+        self._watch = watch or Watch()
         self._kinds = kinds
         self._apart = apart
         self._asker = asker
@@ -130,6 +139,7 @@ class Calls:
         """A ticket with a place; waits in line for it."""
         turn = asyncio.Event()
         call = order.call
+        began = asyncio.get_running_loop().time()
         ticket = self._providers.of(key).ask(turn, urgent=order.urgent, column=call.column, inputs=call.inputs)
         if isinstance(ticket, Refused):
             return ticket
@@ -142,4 +152,5 @@ class Calls:
         except asyncio.CancelledError:
             ticket.drop()
             raise
+        self._watch.waits[key].add(asyncio.get_running_loop().time() - began)
         return ticket

@@ -11,6 +11,7 @@ import psycopg
 
 from cell_engine.log import get_logger
 from cell_engine.store.database import Connection, connect
+from cell_engine.worker.watch import Watch
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,17 +28,24 @@ class Link:
     A failure is the caller's to handle; the next call finds a working connection if there is one to be had.
     """
 
-    def __init__(self, url: str, name: str) -> None:
+    def __init__(self, url: str, name: str, watch: Watch | None = None) -> None:
         self._url = url
         self._name = name
+        self._watch = watch or Watch()
         self._connection: Connection | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"autofill-{name}")
 
     async def call(self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`function(connection, …)`. Raises psycopg.OperationalError when the server is away or took too long."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._thread, lambda: function(self._connected(), *args, **kwargs)
-        )
+        loop, failed = asyncio.get_running_loop(), None
+        began = loop.time()
+        try:
+            return await loop.run_in_executor(self._thread, lambda: function(self._connected(), *args, **kwargs))
+        except Exception as error:
+            failed = error
+            raise
+        finally:
+            self._watch.called(getattr(function, "__name__", "other"), loop.time() - began, failed)
 
     async def patiently(
         self,

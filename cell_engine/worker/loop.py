@@ -45,6 +45,7 @@ from cell_engine.worker.meter import Meter
 from cell_engine.worker.providers import Providers
 from cell_engine.worker.rest import STORM_SECONDS
 from cell_engine.worker.visit import Visit
+from cell_engine.worker.watch import Load, Watch
 
 CLAIM_ROWS = 500
 ADVANCE_VISITS = 50
@@ -69,20 +70,21 @@ async def run_worker(
     job_types: Sequence[str] | None = None,
     slots: int = 500,
     lease: float = 30.0,
-    grace: float = 20.0,
+    grace: float = 60.0,
+    watch: Watch | None = None,
     stop: asyncio.Event,
 ) -> None:
     """Work on the queue at `url` until `stop` is set; then finish or hand back within `grace` seconds.
 
     `job_types` is the pool it serves (None: all of them), `slots` the calls it has in flight at most, `lease` the
-    seconds without a sign of life after which its rows are given to others. Raises NotFoundError for an unknown job
-    type and SchemaVersionError for a database that this code cannot work with.
+    seconds without a sign of life after which its rows are given to others. `watch` is told how it fares. Raises
+    NotFoundError for an unknown job type and SchemaVersionError for a database that this code cannot work with.
     """
     # Visits are thousands of small objects without cycles, dead within milliseconds. To search them for cycles as often
     # as Python does by itself takes 30 of a cell's 120 µs.
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-    worker = Worker(url, job_types, slots, lease)
+    worker = Worker(url, job_types, slots, lease, watch)
     await worker.start()
     start_checking(url, worker.kinds)
     asked = asyncio.create_task(stop.wait())
@@ -99,7 +101,9 @@ async def run_worker(
 class Worker:
     """The parts of one worker. Its id is fresh at every start, and again if the janitor ends it."""
 
-    def __init__(self, url: str, job_types: Sequence[str] | None, slots: int, lease: float) -> None:
+    def __init__(
+        self, url: str, job_types: Sequence[str] | None, slots: int, lease: float, watch: Watch | None = None
+    ) -> None:
         self.kinds = make_kinds(job_types)
         self.apart = Apart()
         self._job_types = list(self.kinds)
@@ -107,16 +111,17 @@ class Worker:
         self._lease = lease
         self._id = UUID(int=0)
         self._claims = 0
-        self._claim_link = Link(url, "worker claim")
-        self._flush_link = Link(url, "worker finalize")
-        self._beat_link = Link(url, "worker heartbeat")
-        self._cache_link = Link(url, "worker cache")
+        self._watch = watch = watch or Watch(lease)
+        self._claim_link = Link(url, "worker claim", watch)
+        self._flush_link = Link(url, "worker finalize", watch)
+        self._beat_link = Link(url, "worker heartbeat", watch)
+        self._cache_link = Link(url, "worker cache", watch)
         self._finalizer = Finalizer(self._flush_link, self)
         self._asker = Asker(self._cache_link)
         self.meter = Meter(self._beat_link, lambda: self._names)
         self.holds = Holds(self._beat_link, lambda: self._id, self._job_types)
         self._providers = Providers(self._beat_link, lambda: self._id, lease, asyncio.Event.set)
-        self.calls = Calls(self.kinds, self.apart, self._asker, self._providers)
+        self.calls = Calls(self.kinds, self.apart, self._asker, self._providers, watch)
         self._visits: dict[tuple[RowKey, int], Visit] = {}
         self._leaving = 0  # visits whose release is on its way to the database
         self._emptied = asyncio.Event()
@@ -131,6 +136,7 @@ class Worker:
         self._looking = False
         self._stopping = False
         self.loops: list[asyncio.Task[None]] = []
+        watch.load = self._load
 
     async def start(self) -> None:
         await self._claim_link.call(schema.check)
@@ -139,12 +145,13 @@ class Worker:
             await self.holds.refresh()
         # `stop` ends the first by asking it, the last when all is stored, those between when there is nothing left.
         between = (self._news_loop(), self._beat_loop(), self.holds.run(), self.meter.run(), self._providers.run())
-        loops = (self._claim_loop(), *between, self._finalizer.run())
+        loops = (self._claim_loop(), *between, self._watch.run(), self._finalizer.run())
         self.loops = [asyncio.create_task(loop) for loop in loops]
 
     async def stop(self, grace: float) -> None:
         """Claim no more; let visits finish for `grace` seconds, hand the others back, and beat until all is stored."""
         self._stopping = True
+        self._watch.drain()
         self._freed.set()
         claim_loop, *others, finalize_loop = self.loops
         await asyncio.wait([claim_loop])
@@ -239,6 +246,7 @@ class Worker:
 
     def metered(self, results: list[Result], limits: list[Left] | None) -> None:
         self.meter.stored(results, self._names.__getitem__, limits)
+        self._watch.stored(results, self.version)
 
     async def learn(self, reading: Reading, link: Link) -> None:
         while True:
@@ -317,6 +325,7 @@ class Worker:
             log.warning("cannot claim", error=str(error).strip())
             await self._recover(token.claim)
             return RECOVER_SECONDS
+        self._watch.claimed += len(claimed.visits)
         for reading in claimed.visits:
             visit = Visit(self, reading, self._names[reading.key.collection_id])
             self._visits[visit.identity] = visit
@@ -404,6 +413,11 @@ class Worker:
                 await self._beat_link.call(beat, self._id)
 
     # ---- small things
+
+    def _load(self) -> Load:
+        # From another thread: a list of a dict's values is taken in one go.
+        calls = sum(len(visit.calling) for visit in list(self._visits.values()))
+        return Load(self._slots, len(self._visits), calls, self._providers.endpoints())
 
     async def _register(self) -> None:
         self._id = uuid4()

@@ -18,6 +18,7 @@ from cell_engine.shares import ProviderKey
 from cell_engine.store.providers import lease
 from cell_engine.worker.link import Link
 from cell_engine.worker.provider import Provider, Waiter
+from cell_engine.worker.watch import Endpoint
 
 ROUND_SECONDS = 1.0
 SECONDS_A_WORKER = 0.005
@@ -67,6 +68,10 @@ class Providers:
         if None in rooms:
             return None
         return sum(room or 0 for room in rooms) if rooms else -1
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """What goes on at each."""
+        return tuple(Endpoint(key, one.in_flight, one.waiting, one.limit) for key, one in list(self._by_key.items()))
 
     async def run(self) -> None:
         pause = ROUND_SECONDS

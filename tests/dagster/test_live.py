@@ -1,12 +1,14 @@
-"""The processes as they run in production, driven over GraphQL, with the worst done to them."""
+"""The processes as they run in production, apart from one another, driven over GraphQL, with the worst done to them."""
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -51,12 +53,13 @@ def free_port() -> int:
 
 @dataclass
 class Live:
-    """Dagster's three processes, a worker and the offline model, each the leader of a session."""
+    """Dagster's three processes, workers, a janitor and the offline model, each the leader of a session."""
 
     home: Path
     database: str
     port: int = field(default_factory=free_port)
     model: int = field(default_factory=free_port)
+    janitor: int = field(default_factory=free_port)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start(self, name: str, *command: str) -> None:
@@ -88,13 +91,22 @@ class Live:
                     found.append(process)
         return found
 
-    def work(self) -> None:
-        self.start("worker", "cell_engine.cli", "worker")
+    def work(self, *pools: tuple[str, ...]) -> dict[str, int]:
+        """A worker for each pool of job types, one for all without; comes to the ports of their health, by name."""
+        ports = {f"worker {number}": free_port() for number in range(len(pools) or 1)}
+        for (name, port), pool in zip(ports.items(), pools or ((),), strict=True):
+            served = [f"--job-type={job_type}" for job_type in pool]
+            self.start(name, "cell_engine.cli", "worker", f"--health-port={port}", *served)
+        return ports
 
     def rest(self) -> None:
         """Without a worker every dispatch stays open."""
-        self.processes["worker"].terminate()
-        self.processes["worker"].wait(30)
+        workers = [one for name, one in self.processes.items() if name.startswith("worker")]
+        for one in workers:
+            one.terminate()
+        for one in workers:
+            assert one.wait(30) == 0
+        self.processes = {name: one for name, one in self.processes.items() if one not in workers}
 
     def kill(self, name: str) -> None:
         """All of it at once, as a machine that loses power."""
@@ -116,7 +128,7 @@ class Live:
         request = Request(
             f"http://127.0.0.1:{self.port}/graphql", data=body, headers={"Content-Type": "application/json"}
         )
-        with build_opener(ProxyHandler({})).open(request, timeout=30) as response:
+        with build_opener(ProxyHandler({})).open(request, timeout=90) as response:
             [answer] = json.load(response)["data"].values()
         return answer
 
@@ -174,6 +186,22 @@ class Live:
         return found
 
 
+def health(port: int, what: str) -> str:
+    """What a worker or janitor answers there; raises while it is not ready."""
+    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/{what}", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def calls_by(port: int) -> Counter[str]:
+    """Calls that a worker has finalized, by job type."""
+    assert health(port, "ready") == "ok\n"
+    found: Counter[str] = Counter()
+    lines = re.findall(r'^autofill_worker_calls_total\{job_type="(\w+)",.*\} (\S+)$', health(port, "metrics"), re.M)
+    for job_type, number in lines:
+        found[job_type] += int(float(number))
+    return found
+
+
 def is_noted(run: dict[str, Any]) -> bool:
     return bool(run["tags"].get("autofill/dispatched_by") == run["runId"])
 
@@ -189,6 +217,7 @@ def live(database: str, tmp_path: Path) -> Iterator[Live]:
         live.start("model", "cell_engine.offline_model", "--port", str(live.model))
         for role in ("code-server", "daemon", "webserver"):
             live.serve(role)
+        live.start("janitor", "cell_engine.cli", "janitor", f"--health-port={live.janitor}")
         yield live
     finally:
         live.stop()
@@ -214,9 +243,15 @@ def test_files_runs_kills_and_re_executions(live: Live, connection: Connection) 
     live.run_process().kill()
     until(lambda: len(live.runs()) == 2)
     live.latest("STARTED", noted=True)
-    live.work()
+    ports = live.work(("llm",), ("llm",), ("fetch",), ("function",))
     retry = live.latest("SUCCESS")
+    pools = {name: calls_by(port) for name, port in ports.items()}
+    assert health(live.janitor, "ready") == health(live.janitor, "live") == "ok\n"
     live.rest()
+    # Each pool has computed its own, all together everything once: two llm columns, and one of a function.
+    assert {job_type for name in ("worker 0", "worker 1") for job_type in pools[name]} <= {"llm"}
+    assert sum((pools["worker 0"] + pools["worker 1"]).values()) == 3 * ROWS
+    assert (pools["worker 2"], pools["worker 3"]) == (Counter(), Counter(function=ROWS))
     assert retry["tags"]["dagster/root_run_id"] == killed["runId"]
     assert run_dispatches(connection) == [dispatch_of(killed)] == [dispatch_of(retry)]
     collection = find_collection(connection, "demo/packages")

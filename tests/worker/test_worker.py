@@ -137,7 +137,7 @@ columns:
     functions.HOLD.clear()
     with running_worker(database, grace=0.1):
         eventually(connection, "select count(*) = 5 from autofill.work where computing is not null")
-    assert connection.execute("select count(*) from autofill.work where state = 'queued'").fetchone() == (5,)
+    assert connection.execute("select state, attempts from autofill.work").fetchall() == [("queued", {})] * 5
     assert connection.execute("select count(*) from autofill.slot").fetchone() == (0,)
     functions.HOLD.set()
     with running_worker(database):
