@@ -4,6 +4,8 @@ from pathlib import Path
 
 import dagster as dg
 
+from autofill_defs.changes import changes
+from autofill_defs.followup import followup
 from autofill_defs.janitor import janitor
 
 
@@ -13,5 +15,5 @@ def defs() -> dg.Definitions:
     return dg.Definitions.merge(
         dg.load_from_defs_folder(path_within_project=Path(__file__).parent),
         # In the run's own process: a run is one step that waits.
-        dg.Definitions(sensors=[janitor], executor=dg.in_process_executor),
+        dg.Definitions(sensors=[janitor, changes, followup], executor=dg.in_process_executor),
     )
