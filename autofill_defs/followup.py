@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import dagster as dg
 from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, WILL_RETRY_TAG
 
+from autofill_defs.attaching import DISPATCH_TAG
 from autofill_defs.engine import engine
-from autofill_defs.runs import DISPATCH_TAG
 from cell_engine.store.outbox import open_runs
 from cell_engine.store.reading import Progress
 from cell_engine.store.reading import progress as read_progress
