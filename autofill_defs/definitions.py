@@ -5,6 +5,8 @@ from pathlib import Path
 
 import dagster as dg
 
+from autofill_defs.changes import changes
+from autofill_defs.followup import followup
 from autofill_defs.janitor import janitor
 from autofill_defs.retention import retention
 
@@ -19,5 +21,5 @@ def defs() -> dg.Definitions:
     return dg.Definitions.merge(
         folder.build_defs(),
         # In the run's own process: a run is one step that waits.
-        dg.Definitions(sensors=[janitor, retention], executor=dg.in_process_executor),
+        dg.Definitions(sensors=[janitor, changes, followup, retention], executor=dg.in_process_executor),
     )

@@ -98,26 +98,28 @@ def _unregistered(
 ) -> list[Batch]:
     """Batches that Dagster may not know yet, in arrival order.
 
-    Those that this sensor has loaded are known by the cursor: a partition that is there does not say that its run was
-    requested. The others have come with their own demand, and have no run: a partition that is there has had its event
-    before it. That holds also for one that commits after others with higher ids.
+    Those behind the cursor, since a partition that is there says neither that its run was requested nor, where somebody
+    else has added it, that its rows have their event. And those without a partition, wherever they are: ids are given
+    out before batches commit.
     """
     count, _ = count_batches(connection, collection.id)
     assert memory.last is not None
     later = list_batches(connection, collection.id, after=memory.last, limit=_BATCHES_A_TICK)
-    found = {batch.id: batch for batch in later if batch.actor == INBOX_ACTOR}
+    others: list[Batch] = []
     if count != memory.batches:
         others = unknown_batches(connection, collection.id, partitions, limit=_BATCHES_A_TICK)
-        now = time.time()
-        ripe = [one for one in others if one.actor != ACTOR or now - one.loaded_at.timestamp() > _RUNS_OWN]
-        found |= {batch.id: batch for batch in ripe}
-        # Looked at again where not all could be taken.
-        memory.batches = count if len(ripe) == len(others) < _BATCHES_A_TICK else None
-    taken = sorted(found)[:_BATCHES_A_TICK]
-    if len(taken) < len(found):
-        memory.batches = None
+    found = {batch.id: batch for batch in [*later, *others]}
+    now = time.time()
+    ripe = [
+        number
+        for number, batch in sorted(found.items())
+        if batch.actor != ACTOR or now - batch.loaded_at.timestamp() > _RUNS_OWN
+    ]
+    taken = ripe[:_BATCHES_A_TICK]
+    # Looked at again where not all could be taken.
+    memory.batches = count if len(taken) == len(found) and len(others) < _BATCHES_A_TICK else None
     for batch in later:
-        if batch.id in found and batch.id not in taken:
+        if batch.id not in taken:
             break
         memory.last = batch.id
     return [found[number] for number in taken]

@@ -52,6 +52,8 @@ def test_sensors_run_by_default(demo: dg.Definitions) -> None:
     sensors = {sensor.name: sensor.default_status for sensor in demo.sensors or ()}
     assert sensors == {
         "demo__packages__inbox": dg.DefaultSensorStatus.RUNNING,
+        "changes": dg.DefaultSensorStatus.RUNNING,
+        "followup": dg.DefaultSensorStatus.RUNNING,
         "janitor": dg.DefaultSensorStatus.RUNNING,
         "retention": dg.DefaultSensorStatus.RUNNING,
     }

@@ -297,6 +297,15 @@ def test_what_came_in_by_hand_is_made_known_and_has_no_run(location: Location) -
     assert location.tick(second.cursor).asset_events == []
 
 
+def test_a_batch_whose_partition_somebody_else_has_added_has_its_event(location: Location) -> None:
+    cursor = location.tick(None).cursor
+    by_hand(location, "one")
+    location.instance.add_dynamic_partitions("test/table", ["one"])  # as a run over it does
+    cursor = location.land(location.tick(cursor))
+    assert rows_events(location) == ["one"]
+    assert location.tick(cursor).asset_events == []
+
+
 def test_a_batch_that_commits_late_is_made_known(location: Location, database: str) -> None:
     """Ids are given out before batches commit: a cursor by id alone would pass it."""
     cursor = location.tick(None).cursor
