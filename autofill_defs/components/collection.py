@@ -7,6 +7,7 @@ from pydantic import Field
 
 from autofill_defs.assets import build_assets
 from autofill_defs.defined import ROWS, DefinedCollection
+from autofill_defs.schedules import build_schedules
 from autofill_defs.sensors import build_inbox_sensor
 from cell_engine.errors import AutofillError
 from cell_engine.settings import get_settings
@@ -40,4 +41,6 @@ class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
                 f"{self.spec}: no column can be called {ROWS!r}: that is the asset of the rows themselves"
             )
         defined = DefinedCollection(spec, inbox)
-        return dg.Definitions.merge(build_assets(defined), dg.Definitions(sensors=[build_inbox_sensor(defined)]))
+        return dg.Definitions.merge(
+            build_assets(defined), build_schedules(defined), dg.Definitions(sensors=[build_inbox_sensor(defined)])
+        )

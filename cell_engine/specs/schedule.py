@@ -57,8 +57,7 @@ def check_cron(cron: str) -> str:
         )
     taken = [_values(text, *field) for text, field in zip(fields, _FIELDS, strict=True)]
     days, months = taken[2], taken[3]
-    # A weekday beside the day is enough by itself.
-    if days and fields[4] == "*" and all(min(days) > _LONGEST[month - 1] for month in months):
+    if days and all(min(days) > _LONGEST[month - 1] for month in months):
         raise ValueError(f"{shorten(cron)} never comes: no such month has a day {min(days)}")
     return " ".join(fields)
 
