@@ -11,15 +11,15 @@ import dagster as dg
 from autofill_defs import reports
 from autofill_defs.defined import DefinedCollection
 from autofill_defs.engine import PatientEngine
+from autofill_defs.request import all_batches
 from autofill_defs.versions import ACTOR, apply_if_unknown
 from cell_engine.errors import AutofillError
-from cell_engine.store.batches import Batch, list_batches
+from cell_engine.store.batches import Batch
 from cell_engine.store.collections import Collection
 from cell_engine.store.database import Connection
 
 # Seconds for a statement: a comparison of millions of rows is one.
 _STATEMENT_TIMEOUT = 600.0
-_PAGE = 1000
 _SHOWN = 20
 
 
@@ -68,7 +68,7 @@ def refresh(context: dg.OpExecutionContext, defined: DefinedCollection) -> None:
         collection, done = engine(work)
         for one in done:
             context.log_event(dg.AssetObservation(defined.rows_key, metadata=_metadata(one)))
-        _make_known(context, defined, engine(partial(_all_batches, collection_id=collection.id)))
+        _make_known(context, defined, engine(partial(all_batches, collection_id=collection.id)))
     except AutofillError as error:
         raise dg.Failure(f"{defined.full_name}: {error}", allow_retries=False) from error
     finally:
@@ -111,10 +111,3 @@ def _metadata(refreshed: Any) -> dict[str, Any]:
         shown = [f"{line}: {reason}" for line, reason in synced.rejected[:_SHOWN]]
         said["rejected"] = dg.MetadataValue.json(shown)
     return said
-
-
-def _all_batches(connection: Connection, collection_id: int) -> list[Batch]:
-    found: list[Batch] = []
-    while page := list_batches(connection, collection_id, after=found[-1].id if found else 0, limit=_PAGE):
-        found += page
-    return found

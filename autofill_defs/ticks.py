@@ -5,38 +5,25 @@ observation of each column with all its figures. A thousand batches whose pages 
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
 from functools import partial
 
 import dagster as dg
-from pydantic import Field
 
 from autofill_defs import reports
+from autofill_defs.attaching import attach
+from autofill_defs.config import TickConfig
 from autofill_defs.defined import DefinedCollection
 from autofill_defs.engine import PatientEngine
-from autofill_defs.runs import Request, _say, _wait
-from autofill_defs.versions import ACTOR, apply_if_unknown
+from autofill_defs.request import Request, all_batches
+from autofill_defs.runs import Filled, connected, judge
+from autofill_defs.versions import apply_if_unknown
+from autofill_defs.waiting import wait
 from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.version import Column
-from cell_engine.store.batches import find_batches
 from cell_engine.store.collections import load_version
-from cell_engine.store.demands import RangeScope, dispatch
-from cell_engine.store.reading import FAILED, PartitionOutcome, Progress, partition_outcomes
+from cell_engine.store.reading import partition_outcomes
 
-_STATEMENT_TIMEOUT = 30.0
 _UNCHANGED = frozenset({"unchanged", "fresh", "superseded", "deleted", "blocked", "waiting"})
-# Dagster's own, which it exports no names for.
-_FAILURE_REASON_TAG = "dagster/failure_reason"
-_STEP_FAILURE = "STEP_FAILURE"
-_MAX_ERROR_RATE = 0.05
-
-
-class TickConfig(dg.Config):
-    """Which columns."""
-
-    columns: list[str] = Field(
-        default=[], description="Columns of mode cron, by name; [] for all of them, whatever their schedules."
-    )
 
 
 def build_ticks_job(defined: DefinedCollection) -> dg.JobDefinition:
@@ -51,6 +38,7 @@ def build_ticks_job(defined: DefinedCollection) -> dg.JobDefinition:
         description=f"Refresh the columns of {defined.full_name} that have a schedule, now: pages are asked whether "
         "they have changed, models where something is outdated. Materializations of what has changed.",
         executor_def=dg.in_process_executor,
+        tags=defined.tags,
     )
     def ticks() -> None:
         refresh_columns()
@@ -65,101 +53,60 @@ def is_anew(column: Column) -> bool:
 
 def refresh(context: dg.OpExecutionContext, config: TickConfig, defined: DefinedCollection) -> None:
     """Raises dg.Failure when more cells ended in error than is allowed."""
-    say = partial(_say, context)  # type: ignore[arg-type]
-    engine = PatientEngine("dagster schedule", _STATEMENT_TIMEOUT, say)
-    try:
-        collection, _ = engine(lambda connection: apply_if_unknown(connection, defined))
-        version = engine(lambda connection: load_version(connection, collection.id))
-        columns = tuple(
-            column
-            for column in version.computed
-            if column.mode == "cron" and (column.name in config.columns or not config.columns)
-        )
-        if not columns or collection.next_row == 1:
-            say("no rows, or no columns of mode cron: nothing to refresh")
+    with connected(context) as (engine, say):
+        request = _request(config, defined, engine)
+        if not request.total:
+            say(f"{defined.full_name} has no rows yet: there is nothing to refresh")
             return
-        anew = [column.id for column in columns if is_anew(column)]
-        dispatch_id = engine(
-            lambda connection: dispatch(
-                connection,
-                collection.id,
-                RangeScope(((1, collection.next_row - 1),)),
-                columns=[column.id for column in columns],
-                force=bool(anew),
-                forced=anew,
-                reason="run",
-                actor=ACTOR,
-                key=f"cron {_origin(context)}",
-            )
-        )
-        request = Request(collection, version, columns, (), False)
-        ended = _wait(say, request, dispatch_id, engine)
+        dispatch_id = attach(context, config, request, engine)
+        progress = wait(say, request, dispatch_id, engine)
         outcomes = engine(partial(partition_outcomes, dispatch_id=dispatch_id))
-        _report(context, defined, request, ended, outcomes, engine)
-    finally:
-        engine.close()
-    _judge({column.id for column in columns}, outcomes)
+        filled = Filled(request, progress, outcomes, reports.dispatch_metadata(progress, engine.away), {})
+        _report(context, defined, filled)
+    judge(config, defined, filled)
 
 
-def _origin(context: dg.OpExecutionContext) -> str:
-    """The first of the runs that this one goes on for: those that ended before they could report. Asking again after
-    one that did is asking anew."""
-    run = context.run
-    while run.parent_run_id is not None:
-        parent = context.instance.get_run_by_id(run.parent_run_id)
-        if parent is None or parent.status is dg.DagsterRunStatus.SUCCESS:
-            break
-        if parent.tags.get(_FAILURE_REASON_TAG) == _STEP_FAILURE:
-            break
-        run = parent
-    return run.run_id
+def _request(config: TickConfig, defined: DefinedCollection, engine: PatientEngine) -> Request:
+    collection, _ = engine(lambda connection: apply_if_unknown(connection, defined))
+    version = engine(lambda connection: load_version(connection, collection.id))
+    scheduled = {column.name: column for column in version.computed if column.mode == "cron"}
+    others = [name for name in config.columns if name not in scheduled]
+    if others:
+        raise dg.Failure(
+            f"{defined.full_name} has no column {', '.join(map(repr, others))} of mode cron in its current version "
+            f"{version.number}; there are: {', '.join(scheduled) or 'none'}",
+            allow_retries=False,
+        )
+    columns = tuple(one for one in scheduled.values() if not config.columns or one.name in config.columns)
+    anew = tuple(column.id for column in columns if is_anew(column))
+    batches = engine(partial(all_batches, collection_id=collection.id))
+    return Request(collection, version, columns, tuple(batches), force=bool(anew), forced=anew)
 
 
-def _report(
-    context: dg.OpExecutionContext,
-    defined: DefinedCollection,
-    request: Request,
-    ended: Progress,
-    outcomes: Sequence[PartitionOutcome],
-    engine: PatientEngine,
-) -> None:
-    changed = [one for one in outcomes if not one.outcomes.keys() <= _UNCHANGED]
-    keys = sorted({one.batch for one in changed})
-    found = engine(lambda connection: find_batches(connection, request.collection.id, keys))
-    batches = {batch.key: batch for batch in found}
-    common = reports.dispatch_metadata(ended, engine.away)
+def _report(context: dg.OpExecutionContext, defined: DefinedCollection, filled: Filled) -> None:
+    batches = {batch.key: batch for batch in filled.request.batches}
+    changed = [one for one in filled.outcomes if not one.outcomes.keys() <= _UNCHANGED and one.batch in batches]
+    touched = {one.batch for one in changed}
+    added = touched - set(context.instance.get_dynamic_partitions(defined.full_name)) if touched else set()
+    if added:  # loaded by hand, and of no sensor's knowledge yet
+        keys = [key for key in batches if key in added]
+        context.instance.add_dynamic_partitions(defined.full_name, keys)
     for one in changed:
-        column = request.version.by_id.get(one.column_id)
-        if column is not None and one.batch in batches:
-            metadata = common | reports.partition_metadata(batches[one.batch], one)
+        column = filled.request.version.by_id.get(one.column_id)
+        if column is not None:
+            metadata = filled.metadata | reports.partition_metadata(batches[one.batch], one)
             context.log_event(
                 dg.AssetMaterialization(defined.column_key(column.name), partition=one.batch, metadata=metadata)
             )
-    for column in request.columns:
-        of = [one for one in outcomes if one.column_id == column.id]
+    for column in filled.request.columns:
         counts: Counter[str] = Counter()
-        for one in of:
-            counts.update(one.outcomes)
-        metadata = common | {
+        for one in filled.outcomes:
+            if one.column_id == column.id:
+                counts.update(one.outcomes)
+        figures = {
             "cells": counts.total(),
-            **dict(counts),
-            "batches_changed": sum(one in changed for one in of),
-            "batches": len(of),
+            **counts,
+            "batches": len(batches),
+            "batches_changed": sum(one.column_id == column.id for one in changed),
         }
-        context.log_event(dg.AssetObservation(defined.column_key(column.name), metadata=metadata))
-
-
-def _judge(asked: Collection[int], outcomes: Sequence[PartitionOutcome]) -> None:
-    counts: Counter[str] = Counter()
-    for one in outcomes:
-        if one.column_id in asked:
-            counts.update(one.outcomes)
-    failed = {name: cells for name, cells in counts.items() if name in FAILED}
-    if sum(failed.values()) > _MAX_ERROR_RATE * counts.total():
-        classes = ", ".join(f"{name} {cells:,}" for name, cells in sorted(failed.items()))
-        raise dg.Failure(
-            f"{sum(failed.values()):,} of {counts.total():,} cells ended in error ({classes}), more than the "
-            f"{100 * _MAX_ERROR_RATE:.1f} % allowed. The others are kept.",
-            metadata={"failed_by_class": dg.MetadataValue.json(failed)},
-            allow_retries=False,
-        )
+        context.log_event(dg.AssetObservation(defined.column_key(column.name), metadata=filled.metadata | figures))
