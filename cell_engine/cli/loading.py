@@ -297,12 +297,12 @@ def _query(
 def _declared(
     connection: Connection, collection: Collection, source: Source, any_deletes: bool, dry_run: bool, as_json: bool
 ) -> None:
-    from cell_engine.load.declared import shown, sync_source
+    from cell_engine.load.declared import sync_source
 
     done = sync_source(
         connection, collection, source, actor=actor(), any_deletes=any_deletes or dry_run, apply=not dry_run
     )
-    _tell(connection, collection, shown(source), done, as_json)
+    _tell(connection, collection, source.title, done, as_json)
 
 
 def _tell(connection: Connection, collection: Collection, source: str, done: Synced, as_json: bool) -> None:

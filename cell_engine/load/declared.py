@@ -37,7 +37,7 @@ def refresh(connection: Connection, collection: Collection, *, actor: str) -> li
     done: list[Refreshed] = []
     if loading.source is not None:
         synced = sync_source(connection, collection, loading.source, actor=actor)
-        done.append(Refreshed(shown(loading.source), synced))
+        done.append(Refreshed(loading.source.title, synced))
     if loading.feed is not None:
         of_feed = sync_feed(connection, collection, loading.feed, actor=actor)
         done.append(Refreshed(redact_text(loading.feed), of_feed.synced))
@@ -57,10 +57,6 @@ def files_root(version: Version) -> str | None:
     assert files is not None
     found = place(files.root)
     return "/".join(filter(None, (found.root.rstrip("/"), found.below)))
-
-
-def shown(source: Source) -> str:
-    return source.file if source.file is not None else f"query of {source.connection}"
 
 
 def sync_source(

@@ -34,6 +34,11 @@ class Source:
         """The file's name in its folder."""
         return (self.file or "").rpartition("/")[2]
 
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return self.file if self.file is not None else f"query of {self.connection}"
+
     def to_json(self) -> dict[str, Json]:
         return {name: value for name, value in vars(self).items() if value is not None}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from zoneinfo import ZoneInfo
 
+import dagster as dg
 import pytest
 from dagster._core.remote_origin import InProcessCodeLocationOrigin
 from dagster._core.scheduler.instigation import TickStatus
@@ -21,6 +22,9 @@ from dagster._utils.schedules import is_valid_cron_schedule, schedule_execution_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autofill_defs.assets import build_assets
+from autofill_defs.defined import DefinedCollection
+from autofill_defs.schedules import build_schedules
 from cell_engine.specs.compile import compile_file, compile_text
 from cell_engine.specs.schedule import check_cron
 from cell_engine.store.applying import Applied, apply
@@ -238,3 +242,23 @@ def test_dagster_keeps_every_schedule_that_is_taken(parts: tuple[str, ...], zone
     start = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
     first, second = islice(schedule_execution_time_iterator(start, taken, zone, ascending=True), 2)
     assert first < second
+
+
+def test_assets_and_schedules_say_when(tmp_path: Path) -> None:
+    spec = SPEC.format(b=cron("0 6 * * *"), c=NEVER).replace(
+        "columns:", "key: a\nsource: a.csv\nrefresh: {cron: '0 5 * * *'}\ncolumns:", 1
+    )
+    defined = DefinedCollection(compile_text(spec), tmp_path)
+    described = {
+        node.key.path[-1]: node.description for node in build_assets(defined).resolve_asset_graph().asset_nodes
+    }
+    assert "Refreshed by its schedule `0 6 * * *` (Europe/Rome)." in str(described["b"])
+    assert "All that the source a.csv gives. Looked at again `0 5 * * *` (UTC)." in str(described["rows"])
+    built = build_schedules(defined)
+    assert {(one.name, one.job_name, one.cron_schedule, one.execution_timezone) for one in built.schedules or ()} == {
+        ("test__pages__b__cron", "test__pages__cron", "0 6 * * *", "Europe/Rome"),
+        ("test__pages__refresh__cron", "test__pages__refresh", "0 5 * * *", "UTC"),
+    }
+    assert {one.default_status for one in built.schedules or ()} == {dg.DefaultScheduleStatus.RUNNING}
+    plain = DefinedCollection(compile_text(SPEC.format(b=NEVER, c=NEVER)), tmp_path)
+    assert not build_schedules(plain).schedules
