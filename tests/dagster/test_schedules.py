@@ -200,6 +200,7 @@ def test_a_tick_is_one_run_and_none_while_an_earlier_one_goes_on(daemon: Daemon)
     daemon.restart()
     daemon.at(rome(6, 1, 13, 2))
     assert [run.run_id for run in daemon.instance.get_runs()] == [first[0].run_id]
+    assert daemon.skips() == []
     daemon.at(rome(6, 1, 14, 1))
     assert len(daemon.runs) == 1
     assert f"run {first[0].run_id} of an earlier tick has not ended" in daemon.skips()
