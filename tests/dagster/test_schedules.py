@@ -63,7 +63,7 @@ class Daemon:
         for error in launch_scheduled_runs(self.context, logger, moment.astimezone(UTC), iteration_times=self._times):
             assert not error or isinstance(error, ScheduleIterationTimes), error
 
-    def through(self, first: datetime, last: datetime, step: timedelta = timedelta(minutes=15)) -> None:
+    def through(self, first: datetime, last: datetime, step: timedelta = timedelta(minutes=30)) -> None:
         moment, last = first.astimezone(UTC), last.astimezone(UTC)
         while moment <= last:
             self.at(moment)
@@ -153,11 +153,11 @@ def test_a_schedule_that_is_changed_makes_up_for_nothing(daemon: Daemon) -> None
     daemon.through(rome(6, 2, 6, 1), rome(6, 2, 6, 1))
     assert len(daemon.runs) == 1
     daemon.reload(rome(6, 2, 9, 30), b=cron("0 9 * * *"))
-    daemon.through(rome(6, 2, 9, 31), rome(6, 2, 20))
+    daemon.through(rome(6, 2, 9, 31), rome(6, 2, 20), timedelta(hours=5))
     # a daemon that begins anew has only what was written down, up to an hour ago
     daemon.reload(rome(6, 2, 21, 30), b=cron("0 21 * * *"))
     daemon.restart()
-    daemon.through(rome(6, 2, 21, 31), rome(6, 3, 20, 59), timedelta(hours=3))
+    daemon.through(rome(6, 2, 21, 31), rome(6, 3, 20, 59), timedelta(hours=6))
     assert len(daemon.runs) == 1
     assert any("this tick is of before" in reason for reason in daemon.skips())
     daemon.at(rome(6, 3, 21, 0))
@@ -178,7 +178,7 @@ def test_columns_of_one_schedule_are_one_run_and_a_new_one_begins_with_its_next_
     daemon.at(rome(6, 1, 12))
     daemon.through(rome(6, 2, 6), rome(6, 2, 6))
     daemon.reload(rome(6, 2, 12), b=both, c=cron("0 6 * * *", "UTC"))
-    daemon.through(rome(6, 2, 12), rome(6, 3, 12), timedelta(hours=1))
+    daemon.through(rome(6, 2, 12), rome(6, 3, 12), timedelta(hours=6))
     name = "test__pages__b__cron"
     assert daemon.runs == [
         (name, ["b", "c"], rome(6, 2, 6)),
