@@ -10,6 +10,7 @@ from autofill_defs.defined import DefinedCollection
 from autofill_defs.runs import fill
 from autofill_defs.sparse import build_batches_job
 from cell_engine.specs.compiled import SpecColumn, SpecDependency
+from cell_engine.specs.schedule import Schedule
 
 
 def build_assets(defined: DefinedCollection) -> dg.Definitions:
@@ -43,6 +44,8 @@ def _rows_spec(defined: DefinedCollection) -> dg.AssetSpec:
     sources = [
         f"Drop a CSV, TSV, JSON Lines or Parquet file into `{defined.inbox}` to add one.",
         f"Entries of the feed {defined.spec.loading.feed}." if defined.spec.loading.feed else "",
+        f"All that the source {defined.spec.loading.source.title} gives." if defined.spec.loading.source else "",
+        f"Looked at again{_when(defined.spec.loading.refresh)}." if defined.spec.loading.refresh else "",
         *(
             f"Files `{column.files.pattern}` below `{column.files.root}`, a row each."
             for column in defined.inputs
@@ -76,7 +79,7 @@ def _column_spec(defined: DefinedCollection, column: SpecColumn) -> dg.AssetSpec
     reads = ", ".join(_read(by_key[dep.column], dep) for dep in deps)
     mode = {
         "on_change": "Recomputed as soon as what it reads changes.",
-        "cron": "Recomputed by its schedule.",
+        "cron": f"Refreshed by its schedule{_when(column.schedule)}.",
         "never": "Recomputed only when asked for.",
     }[column.mode]
     return dg.AssetSpec(
@@ -100,6 +103,10 @@ def _column_spec(defined: DefinedCollection, column: SpecColumn) -> dg.AssetSpec
             **_code(defined, column),
         },
     )
+
+
+def _when(schedule: Schedule | None) -> str:
+    return "" if schedule is None else f" `{schedule.cron}` ({schedule.timezone})"
 
 
 def _read(column: SpecColumn, dep: SpecDependency) -> str:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import dagster as dg
 from pydantic import ValidationError
 
-from autofill_defs.config import FillConfig
+from autofill_defs.config import FillConfig, TickConfig
 from autofill_defs.engine import PatientEngine
 from autofill_defs.request import Request
 from cell_engine.store.reading import Progress, dispatch_of
@@ -24,7 +24,9 @@ _STEP_FAILURE = "STEP_FAILURE"
 _RANGE_TAGS = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end", "dagster/partition")
 
 
-def attach(context: dg.OpExecutionContext, config: FillConfig, request: Request, engine: PatientEngine) -> int:
+def attach(
+    context: dg.OpExecutionContext, config: FillConfig | TickConfig, request: Request, engine: PatientEngine
+) -> int:
     """The dispatch of this run: its predecessor's where that is to be taken over, else one of its own.
 
     An automatic retry and a person's Re-execute look alike. A dispatch that has not ended is waited for again. One that
@@ -45,7 +47,7 @@ def note(context: dg.OpExecutionContext, dispatch_id: int) -> None:
 
 
 def _taken_over(
-    context: dg.OpExecutionContext, config: FillConfig, request: Request, engine: PatientEngine
+    context: dg.OpExecutionContext, config: FillConfig | TickConfig, request: Request, engine: PatientEngine
 ) -> int | None:
     """The latest dispatch of this run and of those that it repeats, if it is this run's as well."""
     for run in _lineage(context):
@@ -97,7 +99,7 @@ def _is_for(progress: Progress, request: Request) -> bool:
     )
 
 
-def _asks(run: dg.DagsterRun, config: FillConfig) -> object:
+def _asks(run: dg.DagsterRun, config: FillConfig | TickConfig) -> object:
     """What Dagster was told to ask for: a re-execution may have another selection or config. None is like nothing."""
     ops = cast(Mapping[str, Any], run.run_config.get("ops", {}))
     op = next(iter(ops.values()), None) or {}

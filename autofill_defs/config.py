@@ -112,3 +112,23 @@ class BatchesConfig(FillConfig):
         examples=[["2026-11-03", "2026-10-*"], ["*"]],
     )
     columns: list[str] = Field(default=[], description="Computed columns by name; [] for all of them.")
+
+
+class TickConfig(dg.Config):
+    """What a schedule's run is told."""
+
+    columns: list[str] = Field(
+        default=[], description="Columns of mode cron, by name; [] for all of them, whatever their schedules."
+    )
+    max_error_rate: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="The run fails when more than this share of its cells ended in error. Good cells are kept, and "
+        "reported, either way. Default: what the collection's component declares.",
+    )
+
+    @property
+    def asks(self) -> dict[str, object]:
+        """What a dispatch is asked for."""
+        return {"columns": self.columns}

@@ -23,7 +23,8 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class Request:
-    """Columns × batches. `max_cost` is in billionths of a dollar."""
+    """Columns × batches. `max_cost` is in billionths of a dollar; `forced` are the ids of the columns that `force` is
+    for, None where it is for all."""
 
     collection: Collection
     version: Version
@@ -32,6 +33,7 @@ class Request:
     force: bool = False
     only_if: tuple[str, ...] | None = None
     max_cost: int | None = None
+    forced: tuple[int, ...] | None = None
 
     @property
     def scope(self) -> RangeScope:
@@ -57,6 +59,7 @@ class Request:
             actor=ACTOR,
             key=key,
             max_cost=self.max_cost,
+            forced=self.forced,
         )
 
 
@@ -102,7 +105,7 @@ def resolve(
             allow_retries=False,
         )
     if patterns:
-        batches = choose(engine(lambda connection: _all_batches(connection, collection.id)), keys)
+        batches = choose(engine(lambda connection: all_batches(connection, collection.id)), keys)
     else:
         batches = engine(lambda connection: find_batches(connection, collection.id, keys))
         lacking = set(keys) - {batch.key for batch in batches}
@@ -149,7 +152,8 @@ def choose(batches: Sequence[Batch], wanted: Sequence[str]) -> list[Batch]:
     return [batches[place] for place in sorted(chosen)]
 
 
-def _all_batches(connection: Connection, collection_id: int) -> list[Batch]:
+def all_batches(connection: Connection, collection_id: int) -> list[Batch]:
+    """In arrival order."""
     found: list[Batch] = []
     while page := list_batches(connection, collection_id, after=found[-1].id if found else 0, limit=_PAGE):
         found += page

@@ -16,7 +16,7 @@ from dagster._utils.interrupts import capture_interrupts
 
 from autofill_defs import reports
 from autofill_defs.attaching import attach
-from autofill_defs.config import BatchesConfig, FillConfig
+from autofill_defs.config import BatchesConfig, FillConfig, TickConfig
 from autofill_defs.defined import DefinedCollection
 from autofill_defs.engine import PatientEngine
 from autofill_defs.materializing import add_partitions_metadata, log_materializations
@@ -57,7 +57,7 @@ def fill(
 ) -> Iterator[dg.MaterializeResult[None]]:
     """The body of a collection's multi-asset. Raises dg.Failure when its cells' error rate is above the one allowed."""
     names = {key.path[-1] for key in context.selected_asset_keys}
-    with _connected(context.op_execution_context) as (engine, say):
+    with connected(context.op_execution_context) as (engine, say):
         request = resolve(context.log, config, defined, names, list(context.partition_keys), engine)
         if config.dry_run:
             _estimate(context.op_execution_context, defined, request, engine)
@@ -65,12 +65,12 @@ def fill(
         filled = _carry_out(context.op_execution_context, config, defined, request, engine, say)
         yield from _results(context, defined, filled)
         _log_cascaded(context.op_execution_context, defined, filled)
-    _judge(config, defined, filled)
+    judge(config, defined, filled)
 
 
 def fill_batches(context: dg.OpExecutionContext, config: BatchesConfig, defined: DefinedCollection) -> None:
     """The same for any set of batches: what Dagster has no partition range for. Raises dg.Failure likewise."""
-    with _connected(context) as (engine, say):
+    with connected(context) as (engine, say):
         request = resolve(context.log, config, defined, config.columns, config.batches, engine, patterns=True)
         if config.dry_run:
             _estimate(context, defined, request, engine)
@@ -78,11 +78,11 @@ def fill_batches(context: dg.OpExecutionContext, config: BatchesConfig, defined:
         filled = _carry_out(context, config, defined, request, engine, say)
         _log_touched(context, defined, filled)
         _log_cascaded(context, defined, filled)
-    _judge(config, defined, filled)
+    judge(config, defined, filled)
 
 
 @contextmanager
-def _connected(context: dg.OpExecutionContext) -> Iterator[tuple[PatientEngine, Say]]:
+def connected(context: dg.OpExecutionContext) -> Iterator[tuple[PatientEngine, Say]]:
     say = say_in(context)
     engine = PatientEngine("dagster run", _STATEMENT_TIMEOUT, say)
     try:
@@ -231,7 +231,7 @@ def _was_computed(outcome: PartitionOutcome) -> bool:
     return not outcome.outcomes.keys() <= {"fresh", "superseded", "deleted", "blocked", "waiting"}
 
 
-def _judge(config: FillConfig, defined: DefinedCollection, filled: Filled) -> None:
+def judge(config: FillConfig | TickConfig, defined: DefinedCollection, filled: Filled) -> None:
     """Over the columns asked for: what cascaded from them is for their own runs to judge."""
     counts: Counter[str] = Counter()
     for outcome in filled.outcomes:

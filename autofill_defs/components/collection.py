@@ -8,6 +8,7 @@ from pydantic import Field
 from autofill_defs.assets import build_assets
 from autofill_defs.components.scaffolding import CollectionScaffolder
 from autofill_defs.defined import MAX_ERROR_RATE, ROWS, DefinedCollection
+from autofill_defs.schedules import build_schedules
 from autofill_defs.sensors import build_inbox_sensor
 from cell_engine.errors import AutofillError
 from cell_engine.settings import get_settings
@@ -90,7 +91,9 @@ class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
             file=file,
             lines=_lines(file),
         )
-        return dg.Definitions.merge(build_assets(defined), dg.Definitions(sensors=[build_inbox_sensor(defined)]))
+        return dg.Definitions.merge(
+            build_assets(defined), build_schedules(defined), dg.Definitions(sensors=[build_inbox_sensor(defined)])
+        )
 
 
 def _lines(file: Path) -> dict[str, int]:

@@ -42,14 +42,15 @@ def dispatch(
     actor: str,
     key: str | None = None,
     max_cost: int | None = None,
+    forced: Sequence[int] | None = None,
 ) -> int:
     """Ask for cells to be brought up to date; returns the dispatch's id.
 
     `columns` are computed columns asked for by name; none means whatever is on-change and differs. Cells that are fresh
-    are left alone unless `force`; with `only_if` (see `plan.matches`), so is every cell that is none of it. With a
-    `key` that has been used, the dispatch it made is returned: asked twice, done once. Once it has cost `max_cost`
-    (billionths of a dollar) it is paused. Raises NotFoundError for rows or columns that do not exist, and
-    AdmissionError when a limit refuses it for now.
+    are left alone unless `force`, which is for the columns `forced` (None: all); with `only_if` (see `plan.matches`),
+    so is every cell that is none of it. With a `key` that has been used, the dispatch it made is returned: asked twice,
+    done once. Once it has cost `max_cost` (billionths of a dollar) it is paused. Raises NotFoundError for rows or
+    columns that do not exist, and AdmissionError when a limit refuses it for now.
     """
     with connection.transaction():
         if key is not None:
@@ -70,6 +71,7 @@ def dispatch(
             actor=actor,
             key=key,
             max_cost=max_cost,
+            forced=forced,
         )
     end_dispatches(connection, [dispatch_id, *displaced])
     return dispatch_id
@@ -87,6 +89,7 @@ def dispatch_in_transaction(
     actor: str,
     key: str | None = None,
     max_cost: int | None = None,
+    forced: Sequence[int] | None = None,
 ) -> tuple[int, list[int]]:
     """`dispatch` as a part of the caller's transaction; also returns dispatches to be looked at for their end after
     it has committed."""
@@ -106,6 +109,7 @@ def dispatch_in_transaction(
             only_if=only_if,
             key=key,
             max_cost=max_cost,
+            forced=forced,
             rows=rows,
         )
         run(
@@ -131,6 +135,7 @@ def dispatch_in_transaction(
         only_if=only_if,
         key=key,
         max_cost=max_cost,
+        forced=forced,
         rows=len(rows_),
         backlog=_cells(rows_, columns),
     )
@@ -188,6 +193,7 @@ def insert_dispatch(
     only_if: Sequence[str] | None = None,
     key: str | None = None,
     max_cost: int | None = None,
+    forced: Sequence[int] | None = None,
     rows: int = 0,
     backlog: int = 1,
     reverts: int | None = None,
@@ -211,6 +217,7 @@ def insert_dispatch(
         backlog=backlog,
         only_if=None if only_if is None else list(only_if),
         max_cost=max_cost,
+        forced=None if forced is None else list(forced),
     ).fetchone()
     assert made is not None
     return int(made.id), int(made.signal)

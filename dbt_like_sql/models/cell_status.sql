@@ -113,7 +113,9 @@ left join lateral (
       and case when dispatch.columns = '{}' then definition.mode = 'on_change' and behind.outdated
                else definition.column_id = any(dispatch.columns)
                     and (behind.outdated
-                         or (dispatch.signal > cell.called and (dispatch.force or coalesce(cell.error_class, 'proposed') <> 'proposed'))) end
+                         or (dispatch.signal > cell.called and (
+                             (dispatch.force and definition.column_id = any(coalesce(dispatch.forced, dispatch.columns)))
+                             or coalesce(cell.error_class, 'proposed') <> 'proposed'))) end
     order by sweep.canceled, sweep.paused
     limit 1
 ) as ahead on true
