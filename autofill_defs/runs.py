@@ -30,6 +30,7 @@ from cell_engine.store.reading import (
     FAILED,
     PartitionOutcome,
     Progress,
+    durations,
     error_examples,
     pace,
     page,
@@ -38,6 +39,7 @@ from cell_engine.store.reading import (
 
 _STATEMENT_TIMEOUT = 30.0
 _PREVIEWED_BATCHES = 50
+_TIMED_CALLS = 50_000
 
 
 @dataclass(frozen=True)
@@ -117,10 +119,14 @@ def _carry_out(
         for batch in request.batches
         for column_id in columns
     }
+    every = max(1, sum(progress.attempts.values()) // _TIMED_CALLS)
+    taken = engine(lambda connection: durations(connection, dispatch_id, every))
     chart = reports.pace_metadata(seconds, cells)
     for column_id in columns:  # once a column, where its asset's page looks: of a whole run, it would be on every event
         if request.batches:
             figures[request.batches[-1].key, column_id] |= chart
+            if column_id in taken:
+                figures[request.batches[-1].key, column_id] |= reports.duration_metadata(taken[column_id])
     return Filled(request, progress, outcomes, metadata, figures)
 
 
