@@ -199,6 +199,12 @@ def _bar(share: float) -> str:
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
+def files_table(files: Sequence[tuple[str, int, int]]) -> dg.MarkdownMetadataValue:
+    """Of a batch's files, some: name, rows, rejected lines."""
+    shown = ((name, f"{rows:,}", f"{rejected:,}") for name, rows, rejected in files)
+    return dg.MetadataValue.md(_table(("file", "rows", "rejected"), shown))
+
+
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
 

@@ -38,7 +38,7 @@ def four(location: Location, database: str) -> Iterator[Location]:
 
 
 def _batch(key: str) -> Batch:
-    return Batch(1, key, "", 1, 1, (), 0, None)  # type: ignore[arg-type]
+    return Batch(1, key, "", 1, 1, (), 0, None, "")  # type: ignore[arg-type]
 
 
 def test_batches_are_named_by_key_pattern_or_range() -> None:

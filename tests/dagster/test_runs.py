@@ -22,7 +22,7 @@ OPEN = "select exists (select from autofill.dispatch where reason = 'run' and en
 
 
 def _batch(first: int, last: int) -> Batch:
-    return Batch(1, f"{first}", "", first, last, (), 0, None)  # type: ignore[arg-type]
+    return Batch(1, f"{first}", "", first, last, (), 0, None, "")  # type: ignore[arg-type]
 
 
 def test_neighbouring_batches_are_one_sweep() -> None:
