@@ -113,6 +113,7 @@ def _carry_out(
     metadata = reports.dispatch_metadata(progress, engine.away)
     found = {(one.batch, one.column_id): one for one in outcomes}
     columns = {*request.column_ids, *(one.column_id for one in outcomes)}
+    batch_keys = {batch.key for batch in request.batches}
     figures = {
         (batch.key, column_id): reports.partition_metadata(batch, found.get((batch.key, column_id)))
         | details.get((batch.key, column_id), {})
@@ -122,11 +123,13 @@ def _carry_out(
     every = max(1, sum(progress.attempts.values()) // _TIMED_CALLS)
     taken = engine(lambda connection: durations(connection, dispatch_id, every))
     chart = reports.pace_metadata(seconds, cells)
-    for column_id in columns:  # once a column, where its asset's page looks: of a whole run, it would be on every event
-        if request.batches:
-            figures[request.batches[-1].key, column_id] |= chart
-            if column_id in taken:
-                figures[request.batches[-1].key, column_id] |= reports.duration_metadata(taken[column_id])
+    # Once a column, on the last that is reported of it, where its asset's page looks: else it would be on every event.
+    touched = {one.column_id: one.batch for one in outcomes if _was_computed(one)}
+    for column_id in columns:
+        once = chart | (reports.duration_metadata(taken[column_id]) if column_id in taken else {})
+        last = [batch.key for batch in request.batches[-1:]]
+        for key in {touched.get(column_id, ""), *last} & batch_keys:
+            figures[key, column_id] |= once
     return Filled(request, progress, outcomes, metadata, figures)
 
 
