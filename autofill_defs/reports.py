@@ -104,6 +104,11 @@ def pace_metadata(seconds: float, cells: Sequence[int]) -> dict[str, Any]:
     }
 
 
+def duration_metadata(seconds: tuple[float, float, float]) -> dict[str, Any]:
+    """How long a column's calls took in a run, in seconds."""
+    return {f"call_seconds_p{one}": round(taken, 3) for one, taken in zip((50, 95, 99), seconds, strict=True)}
+
+
 def errors_metadata(
     defined: DefinedCollection, column: str, batch: str, examples: Sequence[ErrorExample]
 ) -> dict[str, Any]:

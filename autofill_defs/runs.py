@@ -31,6 +31,7 @@ from cell_engine.store.reading import (
     FAILED,
     PartitionOutcome,
     Progress,
+    durations,
     error_examples,
     pace,
     page,
@@ -39,6 +40,7 @@ from cell_engine.store.reading import (
 
 _STATEMENT_TIMEOUT = 30.0
 _PREVIEWED_BATCHES = 50
+_TIMED_CALLS = 50_000
 
 
 @dataclass(frozen=True)
@@ -119,13 +121,16 @@ def _carry_out(
         for batch in request.batches
         for column_id in columns
     }
+    every = max(1, sum(progress.attempts.values()) // _TIMED_CALLS)
+    taken = engine(lambda connection: durations(connection, dispatch_id, every))
     chart = reports.pace_metadata(seconds, cells)
     # Once a column, on the last that is reported of it, where its asset's page looks: else it would be on every event.
     touched = {one.column_id: one.batch for one in outcomes if _was_computed(one)}
     for column_id in columns:
+        once = chart | (reports.duration_metadata(taken[column_id]) if column_id in taken else {})
         last = [batch.key for batch in request.batches[-1:]]
         for key in {touched.get(column_id, ""), *last} & batch_keys:
-            figures[key, column_id] |= chart
+            figures[key, column_id] |= once
     return Filled(request, progress, outcomes, metadata, figures)
 
 

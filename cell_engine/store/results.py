@@ -31,6 +31,7 @@ class Result:
     asked for. `cost` is in billionths of a dollar, None where it is not known; `saved_cost`, likewise, what the call
     had cost whose answer was taken. `state`: "proposed" for an answer that is held for review; "waiting" for a cell
     asked for by name that has an input on its way, which leaves it alone but for a force, kept in `demanded`.
+    `seconds`: how long the call took, where that was measured.
     """
 
     key: RowKey
@@ -61,6 +62,7 @@ class Result:
     saved_cost: int | None = 0
     details: Mapping[str, Json] | None = None
     state: Literal["proposed", "waiting"] | None = None
+    seconds: float | None = None
 
 
 @dataclass(slots=True)
@@ -196,6 +198,7 @@ def end_dispatches(connection: Connection, dispatches: Sequence[int]) -> list[in
 
 def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], dispatches: set[int]) -> list[Stored]:
     # Functions have no model, no tokens and no cost: then nothing of it is sent, and nothing stored.
+    timed = results if any(one.seconds is not None for one in results) else ()
     metered = results if any(one.model is not None or one.tokens_in for one in results) else ()
     stored = [_LEFT] * len(results)
     for one in run(
@@ -228,6 +231,7 @@ def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], d
         reads=texts([numbers(one.reads) if one.reads else None for one in results]),
         details=texts([None if one.details is None else _ENCODER.encode(one.details) for one in results]),
         states=texts([one.state for one in results]),
+        seconds=numbers([one.seconds for one in timed]),
     ):
         stored[one.number - 1] = Stored(one.won, one.change or 0, one.moved)
         if one.met is not None:

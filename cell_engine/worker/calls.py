@@ -4,6 +4,7 @@ A call that needs none of these goes straight to its kind. Until it has begun no
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -46,6 +47,7 @@ class Called(NamedTuple):
     outcome: Outcome
     signal: int | None = None
     probed: int = FREE
+    seconds: float | None = None
 
 
 Settled: TypeAlias = Called | Hit | Awaited | Refused
@@ -115,7 +117,10 @@ class Calls:
             signal = told.signal
         if key is None:
             begun = order.begin()
-            return begun if isinstance(begun, Refused) else Called(await self._outcome(order, kind), signal, begun)
+            if isinstance(begun, Refused):
+                return begun
+            began = time.monotonic()
+            return Called(await self._outcome(order, kind), signal, begun, time.monotonic() - began)
         ticket = await self._place(order, key)
         if isinstance(ticket, Refused):
             return ticket
@@ -125,12 +130,13 @@ class Calls:
             return begun
         traffic = order.call.traffic = Traffic()
         outcome = None
+        began = time.monotonic()
         try:
             outcome = await self._outcome(order, kind)
         finally:
             # At once, not when the answer is stored: the place is the next call's.
             ticket.end(outcome, traffic)
-        return Called(outcome, signal, begun)
+        return Called(outcome, signal, begun, time.monotonic() - began)
 
     async def _outcome(self, order: Order, kind: Kind) -> Outcome:
         return await (self._send(order, kind) if order.is_suspect else kind.compute(order.call))

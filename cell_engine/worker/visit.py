@@ -423,7 +423,7 @@ class Visit:
             result.details = came.details
             review(due.column, self._reading, result)
             return result
-        outcome, result.cache_signal, probed = came
+        outcome, result.cache_signal, probed, result.seconds = came
         outcome = patience.look(reading, due.column, outcome)
         result.model = outcome.model
         result.tokens_in = outcome.tokens_in

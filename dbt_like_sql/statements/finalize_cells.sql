@@ -19,11 +19,11 @@ with item as materialized (
         %(read_changes)s::bigint[], %(demanded)s::bigint[], %(versions)s::int[], %(models)s::text[],
         %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(tokens_cached)s::bigint[], %(tokens_reasoning)s::bigint[],
         %(costs)s::bigint[], %(dispatches)s::bigint[], %(batches)s::int[], %(reads)s::text[], %(details)s::jsonb[],
-        %(states)s::text[]
+        %(states)s::text[], %(seconds)s::real[]
     ) with ordinality as i (
         collection_id, row_id, claim, column_id, signal, call, cached, retry, leaving, value, error_class, error,
         fingerprint, read_change, demanded, version, model, tokens_in, tokens_out, tokens_cached, tokens_reasoning, cost,
-        dispatch_id, batch_id, reads, details, state, number
+        dispatch_id, batch_id, reads, details, state, seconds, number
     )
 ),
 judged as materialized (
@@ -195,11 +195,12 @@ completed as (
 ),
 booked as (
     insert into autofill.attempt (dispatch_id, collection_id, batch_id, column_id, row_ids, outcome, error_class,
-        error, worker_id, model, tokens_in, tokens_out, tokens_cached, tokens_reasoning, cost)
+        error, worker_id, model, tokens_in, tokens_out, tokens_cached, tokens_reasoning, cost, seconds)
     select credited, collection_id, batch_id, column_id, array_agg(row_id),
         case when not won then 'superseded' when error_class is null then 'succeeded' else 'failed' end,
         error_class, error, %(worker_id)s, model, coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0),
-        coalesce(sum(tokens_cached), 0), coalesce(sum(tokens_reasoning), 0), case when model is not null then sum(cost) end
+        coalesce(sum(tokens_cached), 0), coalesce(sum(tokens_reasoning), 0), case when model is not null then sum(cost) end,
+        array_agg(seconds) filter (where seconds is not null)
     from judged
     -- the first look for a file is told, not each
     where call and not cached and not (waits and has_waited)

@@ -18,10 +18,10 @@ from cell_engine.store.changes import edit
 from cell_engine.store.collections import find_collection, load_version
 from cell_engine.store.control import pause
 from cell_engine.store.database import Connection, connect
-from cell_engine.store.reading import FAILED, progress
+from cell_engine.store.reading import FAILED, durations, progress
 from tests import functions
 from tests.dagster.conftest import SPEC, Locate, Location, beside
-from tests.engine import eventually, running_worker
+from tests.engine import eventually, offline_model, running_worker
 
 BROKEN = SPEC.replace("tests.functions:length", "tests.functions:boom")
 OPEN = "select exists (select from autofill.dispatch where reason = 'run' and ended_at is null)"
@@ -180,6 +180,30 @@ def test_a_run_says_how_fast_its_cells_ended(four: Location) -> None:
     assert "cells a second" in throughput
     assert float(str(four.materialized["b", "two"]["cells_per_second"])) > 0
     assert "throughput" not in four.materialized["b", "one"]  # once a column: it is the whole run's
+
+
+def test_a_run_says_how_long_calls_took(locate: Locate, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    location = locate(
+        "namespace: test\nname: asked\ncolumns:\n  - {name: a, type: text}\n"
+        "  - {name: s, type: text, kind: llm, llm: {model: offline-model, prompt: 'Shorten: {{a}}'}}\n"
+        '  - {name: n, type: integer, kind: function, deps: [a], function: {name: "tests.functions:length"}}\n'
+    )
+    location.load("one", rows=20)
+    with offline_model(monkeypatch), running_worker(database):
+        _, success = location.run("one", "one", columns=["s", "n"])
+    assert success
+    said = location.materialized["s", "one"]
+    p50, p95, p99 = (float(str(said[f"call_seconds_p{one}"])) for one in (50, 95, 99))
+    assert 0 < p50 <= p95 <= p99 < 60
+    assert "call_seconds_p50" not in location.materialized["n", "one"]  # a function's call is not timed
+    stored = location.connection.execute(
+        "select sum(cardinality(seconds)) as timed, sum(cardinality(row_ids)) as calls from autofill.attempt "
+        "where model is not null"
+    ).fetchone()
+    assert stored is not None
+    assert stored.timed == stored.calls == 20
+    every = durations(location.connection, location.dispatches()[0][0], every=2**40)
+    assert every == {}
 
 
 def test_a_run_at_its_cap_reports_what_there_is_and_fails(location: Location, database: str) -> None:
