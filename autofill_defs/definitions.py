@@ -4,6 +4,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from autofill_defs.models import build_engine
 from autofill_defs.sensors import janitor
 
 
@@ -12,6 +13,7 @@ def defs() -> dg.Definitions:
     """Loads without a database."""
     return dg.Definitions.merge(
         dg.load_from_defs_folder(path_within_project=Path(__file__).parent),
+        build_engine(),
         # In the run's own process: a run is one step that waits.
         dg.Definitions(sensors=[janitor], executor=dg.in_process_executor),
     )
