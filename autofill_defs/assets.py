@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from autofill_defs.defined import DefinedCollection
+from autofill_defs.io_manager import IO_MANAGER, TABLES
 from autofill_defs.runs import FillConfig, fill
 from cell_engine.specs.compiled import SpecColumn
 
@@ -13,7 +14,7 @@ def build_assets(defined: DefinedCollection) -> dg.Definitions:
     """The assets, and the job that fills them: what the file sensor runs, one step in the run's own process."""
     rows = _rows_spec(defined)
     if not defined.computed:
-        return dg.Definitions(assets=[rows])
+        return dg.Definitions(assets=[rows], resources={IO_MANAGER: TABLES})
 
     @dg.multi_asset(
         name=f"fill_{defined.identifier}",
@@ -32,7 +33,7 @@ def build_assets(defined: DefinedCollection) -> dg.Definitions:
         selection=dg.AssetSelection.assets(*(defined.column_key(column.name) for column in defined.computed)),
         executor_def=dg.in_process_executor,
     )
-    return dg.Definitions(assets=[rows, columns], jobs=[job])
+    return dg.Definitions(assets=[rows, columns], jobs=[job], resources={IO_MANAGER: TABLES})
 
 
 def _rows_spec(defined: DefinedCollection) -> dg.AssetSpec:
@@ -51,7 +52,7 @@ def _rows_spec(defined: DefinedCollection) -> dg.AssetSpec:
             "dagster/column_schema": dg.TableSchema(columns=columns),
             "inbox": dg.MetadataValue.path(str(defined.inbox)),
         },
-    )
+    ).with_io_manager_key(IO_MANAGER)
 
 
 def _column_spec(defined: DefinedCollection, column: SpecColumn) -> dg.AssetSpec:
@@ -77,7 +78,7 @@ def _column_spec(defined: DefinedCollection, column: SpecColumn) -> dg.AssetSpec
         kinds={str(column.kind), "postgres"},
         code_version=column.hash.hex(),
         metadata={"mode": column.mode, "type": _type(column), "definition": dg.MetadataValue.json(column.normalized)},
-    )
+    ).with_io_manager_key(IO_MANAGER)
 
 
 def _type(column: SpecColumn) -> str:

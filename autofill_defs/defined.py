@@ -6,18 +6,29 @@ from pathlib import Path
 
 import dagster as dg
 
+from cell_engine.settings import get_settings
 from cell_engine.specs.compile import CompiledSpec
 from cell_engine.specs.compiled import SpecColumn
 
 ROWS = "rows"
+TABLE = "table"
+RESERVED = {ROWS: "the rows themselves", TABLE: "the wide table of all columns"}
+"""What no column can be called: the collection's other assets."""
+
+
+def default_folder(namespace: str, name: str) -> Path:
+    """Where a collection's wide table is kept that declares no folder for it."""
+    return get_settings().home / "tables" / namespace / name
 
 
 @dataclass(frozen=True)
 class DefinedCollection:
-    """`spec` as compiled when the code location was loaded; files dropped into `inbox` become rows."""
+    """`spec` as compiled when the code location was loaded; files dropped into `inbox` become rows. `parquet` is the
+    folder of the wide table's files."""
 
     spec: CompiledSpec
     inbox: Path
+    parquet: Path | None = None
 
     @property
     def full_name(self) -> str:
@@ -31,6 +42,14 @@ class DefinedCollection:
     @property
     def rows_key(self) -> dg.AssetKey:
         return self.column_key(ROWS)
+
+    @property
+    def table_key(self) -> dg.AssetKey:
+        return self.column_key(TABLE)
+
+    @property
+    def table_folder(self) -> Path:
+        return self.parquet or default_folder(self.spec.namespace, self.spec.name)
 
     def column_key(self, column_name: str) -> dg.AssetKey:
         return dg.AssetKey([self.spec.namespace, self.spec.name, column_name])

@@ -6,8 +6,9 @@ import dagster as dg
 from pydantic import Field
 
 from autofill_defs.assets import build_assets
-from autofill_defs.defined import ROWS, DefinedCollection
+from autofill_defs.defined import RESERVED, DefinedCollection
 from autofill_defs.sensors import build_inbox_sensor
+from autofill_defs.wide import build_table
 from cell_engine.errors import AutofillError
 from cell_engine.settings import get_settings
 from cell_engine.specs.compile import compile_file
@@ -16,8 +17,8 @@ from cell_engine.specs.compile import compile_file
 class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
     """A collection: a table whose computed columns an AI fills in.
 
-    Makes an asset of its rows and one of each computed column, partitioned by batch, the job that fills them, and a
-    sensor that loads the files dropped into its inbox. Needs no database to load.
+    Makes assets of its rows, of each computed column and of its wide table, partitioned by batch, the job that fills
+    the columns, and a sensor that loads the files dropped into its inbox. Needs no database to load.
     """
 
     spec: str = Field(
@@ -31,13 +32,27 @@ class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
         examples=["inbox/demo/packages", "/data/incoming/packages"],
     )
 
+    parquet: str | None = Field(
+        default=None,
+        description="The folder of the wide table's Parquet files, one a batch. Relative paths start at AUTOFILL_HOME; "
+        "the default is tables/NAMESPACE/NAME there.",
+        examples=["/data/tables/packages"],
+    )
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Raises SpecError, with file and line, for a YAML with mistakes."""
         spec = compile_file((context.path / self.spec).resolve())
-        inbox = get_settings().home / (self.inbox or Path("inbox", spec.namespace, spec.name))
-        if any(column.name == ROWS for column in spec.columns):
-            raise AutofillError(
-                f"{self.spec}: no column can be called {ROWS!r}: that is the asset of the rows themselves"
-            )
-        defined = DefinedCollection(spec, inbox)
-        return dg.Definitions.merge(build_assets(defined), dg.Definitions(sensors=[build_inbox_sensor(defined)]))
+        home = get_settings().home
+        inbox = home / (self.inbox or Path("inbox", spec.namespace, spec.name))
+        for column in spec.columns:
+            if column.name in RESERVED:
+                taken = RESERVED[column.name]
+                raise AutofillError(
+                    f"{self.spec}: no column can be called {column.name!r}: that is the asset of {taken}"
+                )
+        defined = DefinedCollection(spec, inbox, parquet=home / self.parquet if self.parquet else None)
+        return dg.Definitions.merge(
+            build_assets(defined),
+            build_table(defined),
+            dg.Definitions(sensors=[build_inbox_sensor(defined)]),
+        )

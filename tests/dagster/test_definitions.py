@@ -80,8 +80,8 @@ def test_a_component_is_one_yaml_and_names_its_inbox(tmp_path: Path) -> None:
         ({"inbox": str(tmp_path / "elsewhere")}, tmp_path / "elsewhere"),
     ):
         built = build(tmp_path, spec, **attributes)
-        [node] = built.resolve_asset_graph().asset_nodes
-        assert node.metadata["inbox"].value == str(inbox)
+        rows = built.resolve_asset_graph().get(dg.AssetKey(["n", "c", "rows"]))
+        assert rows.metadata["inbox"].value == str(inbox)
         assert [sensor.name for sensor in built.sensors or ()] == ["n__c__inbox"]
 
 
@@ -106,13 +106,14 @@ def test_the_namespaces_file_beside_the_yaml_counts(tmp_path: Path) -> None:
     assert any("shared-model" in description for description in described), described
 
 
-def test_no_column_takes_the_rows_place(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["rows", "table"])
+def test_no_column_takes_another_assets_place(tmp_path: Path, name: str) -> None:
     with pytest.raises(Exception) as raised:
-        build(tmp_path, "namespace: n\nname: c\ncolumns:\n  - {name: rows, type: text}\n")
+        build(tmp_path, f"namespace: n\nname: c\ncolumns:\n  - {{name: {name}, type: text}}\n")
     error: BaseException | None = raised.value
     while error is not None and not isinstance(error, AutofillError):
         error = error.__cause__ or error.__context__
-    assert "no column can be called 'rows'" in str(error)
+    assert f"no column can be called {name!r}" in str(error)
 
 
 def test_a_column_under_review_says_so(tmp_path: Path) -> None:
