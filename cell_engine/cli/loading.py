@@ -23,6 +23,7 @@ from cell_engine.errors import BadValueError
 
 if TYPE_CHECKING:
     from cell_engine.load import Loaded, ReadAs, Synced
+    from cell_engine.specs.sources import Source
     from cell_engine.store.collections import Collection
     from cell_engine.store.database import Connection
     from cell_engine.store.rejected import KeptLine
@@ -38,7 +39,7 @@ def load(
         typer.Argument(
             metavar="[FILE]",
             help="CSV, TSV, JSON Lines, Parquet or .xlsx, with the names of columns; a folder; the address of a feed. "
-            "Default: the feed that the collection declares.",
+            "Default: the source, feed or files that the collection declares.",
         ),
     ] = None,
     sheet: Annotated[str | None, typer.Option(help="Of a workbook: the sheet, where there are several.")] = None,
@@ -72,11 +73,12 @@ def load(
     that has not changed costs nothing.
     """
     from cell_engine.load import ReadAs
+    from cell_engine.load.declared import files_root
     from cell_engine.load.folder import is_folder
-    from cell_engine.store.collections import find_collection, load_loading
+    from cell_engine.store.collections import find_collection, load_loading, load_version
 
     how = ReadAs(encoding, sheet)
-    if any_deletes and not sync and query is None:
+    if any_deletes and not sync and query is None and source is not None:
         raise BadValueError("--any-deletes goes with --sync or --query: without them nothing is deleted")
     if repair and (sync or dry_run):
         raise BadValueError("--repair goes with neither --sync nor --dry-run")
@@ -87,9 +89,21 @@ def load(
                 raise BadValueError("--query goes with --connection NAME, and with no file")
             _query(connection, found, query, connection_name, any_deletes, dry_run, as_json)
             return
-        source = source or load_loading(connection, found.id).feed
         if source is None:
-            raise BadValueError(f"{found.full_name} declares no feed: name a file, or the address of a feed")
+            loading = load_loading(connection, found.id)
+            if loading.source is not None:
+                if repair or encoding or sheet:
+                    raise BadValueError("a declared source takes none of --repair, --encoding and --sheet")
+                _declared(connection, found, loading.source, any_deletes, dry_run, as_json)
+                return
+            source = loading.feed or files_root(load_version(connection, found.id))
+        if source is None:
+            raise BadValueError(
+                f"{found.full_name} declares no source, feed or files with columns: name a file, or the address of a "
+                "feed"
+            )
+        if any_deletes and not sync:
+            raise BadValueError("--any-deletes goes with a source that is all there is: nothing is deleted otherwise")
         file = Path(source)
         if source.startswith(("http://", "https://")):
             if sync or repair or dry_run:
@@ -271,18 +285,34 @@ def _query(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    from cell_engine.cli import render
     from cell_engine.load.query_rows import open_query, sync_query
 
     query = open_query(file, name)
     done = sync_query(
         connection, collection, query, actor=actor(), any_deletes=any_deletes or dry_run, apply=not dry_run
     )
+    _tell(connection, collection, query.source, done, as_json)
+
+
+def _declared(
+    connection: Connection, collection: Collection, source: Source, any_deletes: bool, dry_run: bool, as_json: bool
+) -> None:
+    from cell_engine.load.declared import shown, sync_source
+
+    done = sync_source(
+        connection, collection, source, actor=actor(), any_deletes=any_deletes or dry_run, apply=not dry_run
+    )
+    _tell(connection, collection, shown(source), done, as_json)
+
+
+def _tell(connection: Connection, collection: Collection, source: str, done: Synced, as_json: bool) -> None:
+    from cell_engine.cli import render
+
     if as_json:
         render.print_json(_synced_json(done))
     else:
-        _say_synced(connection, collection, query.source, done)
-    _end_with(query.source, done.rejected, done.rejected_lines)
+        _say_synced(connection, collection, source, done)
+    _end_with(source, done.rejected, done.rejected_lines)
 
 
 def _synced_json(done: Synced) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from cell_engine.errors import BadValueError
 from cell_engine.files.errors import FileError, Growing, Missing, Outside, TooLarge
@@ -18,7 +18,7 @@ from cell_engine.files.local import HIDDEN, SETTLED_SECONDS, LocalFile, LocalFil
 from cell_engine.files.remote import RemoteFile, RemoteFiles
 from cell_engine.specs.paths import check_path, path_fault
 
-_Keep: TypeAlias = Callable[[bytes], None]
+_Keep: TypeAlias = Callable[[bytes], object]
 
 _CHUNK = 2**20
 _UNFINISHED = (".part", ".partial", ".tmp", ".crdownload", ".download")
@@ -76,6 +76,10 @@ class Place:
     def facts(self, path: str) -> FileFacts:
         """What the file of ``path`` is, its content read but not kept. Raises as `read`, but for TooLarge."""
         return self._take(path, None, None)
+
+    def copy(self, path: str, to: BinaryIO) -> FileFacts:
+        """Write the file of ``path`` to ``to``, of any size. Raises as `facts`."""
+        return self._take(path, None, to.write)
 
     def walk(self, pattern: str = "**/*", below: str = "") -> Iterator[str | FileError]:
         """The paths of all files that match ``pattern`` (see `matcher`), in order; what cannot be one, as its error.

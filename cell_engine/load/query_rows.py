@@ -38,9 +38,9 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
 @dataclass(frozen=True)
 class Query:
-    """The text of `file`, asked of the database that AUTOFILL_SOURCE_<NAME> leads to."""
+    """`text`, asked of the database that AUTOFILL_SOURCE_<NAME> leads to; `label` is what people call it."""
 
-    file: Path
+    label: str
     text: str
     name: str
     dsn: str
@@ -50,7 +50,7 @@ class Query:
 
     @property
     def source(self) -> str:
-        return clean_text(f"{self.file.name} of {self.name}")
+        return clean_text(f"{self.label} of {self.name}")
 
     @property
     def key(self) -> str:
@@ -88,6 +88,30 @@ class Query:
 
 def open_query(file: Path, connection: str) -> Query:
     """Raises LoadError for a file that holds no query, BadValueError for a connection that the environment lacks."""
+    dsn = _dsn(connection)
+    try:
+        raw = file.read_bytes()
+        text = raw.decode("utf-8-sig")
+    except OSError as error:
+        raise LoadError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise LoadError(f"{file}: it is not UTF-8 at offset {error.start:,}") from None
+    return _query(file.name, text, connection, dsn)
+
+
+def named_query(text: str, connection: str) -> Query:
+    """As `open_query`, of a text that stands in no file of its own."""
+    return _query("query", text, connection, _dsn(connection))
+
+
+def _query(label: str, text: str, connection: str, dsn: str) -> Query:
+    text = text.strip().rstrip(";")
+    if not text or len(text.encode()) > _QUERY_BYTES:
+        raise LoadError(f"{label}: it holds no query, or more than {_QUERY_BYTES:,} bytes")
+    return Query(label, text, connection, dsn)
+
+
+def _dsn(connection: str) -> str:
     if not _NAME.fullmatch(connection):
         # Not quoted: an address may have been given, with its password.
         raise BadValueError(
@@ -98,16 +122,7 @@ def open_query(file: Path, connection: str) -> Query:
     dsn = os.environ.get(variable)
     if not dsn:
         raise BadValueError(f"{variable} is not set: it says where the database {connection!r} is, postgresql://…")
-    try:
-        raw = file.read_bytes()
-        text = raw.decode("utf-8-sig").strip().rstrip(";")
-    except OSError as error:
-        raise LoadError(f"{file}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise LoadError(f"{file}: it is not UTF-8 at offset {error.start:,}") from None
-    if not text or len(raw) > _QUERY_BYTES:
-        raise LoadError(f"{file}: it holds no query, or more than {_QUERY_BYTES:,} bytes")
-    return Query(file, text, connection, dsn)
+    return dsn
 
 
 def sync_query(

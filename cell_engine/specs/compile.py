@@ -19,7 +19,9 @@ from cell_engine.specs.drafts import Draft, dependency, finish, may_be_absent, p
 from cell_engine.specs.explain import mistakes, suggest
 from cell_engine.specs.files import FileColumns, FilesModel
 from cell_engine.specs.review import ReviewModel, RuleModel
+from cell_engine.specs.schedule import RefreshModel, column_problems
 from cell_engine.specs.settings_models import SETTINGS_MODELS
+from cell_engine.specs.sources import SourceModel
 from cell_engine.specs.spec import CacheModel, CollectionModel, ColumnModel, DependencyModel, misfits
 from cell_engine.specs.text import shorten
 from cell_engine.specs.types import ValueType
@@ -28,13 +30,15 @@ __all__ = ["CompiledSpec", "SpecColumn", "SpecDependency", "compile_file", "comp
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
-_COMPUTED_ONLY = ("deps", "mode", "timeout", "attempts", "cache", "wait", "review")
+_COMPUTED_ONLY = ("deps", "mode", "timeout", "attempts", "cache", "wait", "review", "cron", "timezone")
 _NESTED: dict[str, type[BaseModel]] = {
     "deps": DependencyModel,
     "cache": CacheModel,
     "files": FilesModel,
     "review": ReviewModel,
     "review.when": RuleModel,
+    "refresh": RefreshModel,
+    "source": SourceModel,
 }
 
 
@@ -112,6 +116,8 @@ class _Compiler:
         if kind is None:
             self._check_input(draft)
             return
+        for key, message in column_problems(draft.raw):
+            self._problem((*draft.path, key), draft.subject + message)
         if isinstance(kind, str) and not draft.kind:
             known_kinds = suggest(kind, SETTINGS_MODELS) or f"; known kinds: {', '.join(SETTINGS_MODELS)}"
             broken = plugins.load().broken.get(kind)

@@ -10,6 +10,7 @@ from cell_engine.specs import prompt
 from cell_engine.specs.files import FileSource
 from cell_engine.specs.loading import SpecLoading
 from cell_engine.specs.review import Review
+from cell_engine.specs.schedule import Schedule
 from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
@@ -45,6 +46,7 @@ class SpecColumn:
     cache: Cache | None = None
     files: FileSource | None = None
     review: Review | None = None
+    schedule: Schedule | None = None
 
     @cached_property
     def definition(self) -> dict[str, Json]:
@@ -82,6 +84,8 @@ class SpecColumn:
             normalized["files"] = self.files.to_json()
         if self.review is not None:
             normalized["review"] = self.review.to_json()
+        if self.schedule is not None:
+            normalized["schedule"] = self.schedule.to_json()
         return normalized
 
 
@@ -130,6 +134,7 @@ class CompiledSpec:
                 cache=column.cache,
                 files=column.files,
                 review=column.review,
+                schedule=column.schedule,
             )
             for column in self.columns
         )

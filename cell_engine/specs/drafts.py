@@ -10,6 +10,7 @@ from cell_engine.specs import examples, prompt, yaml_lines
 from cell_engine.specs.compiled import SpecColumn, SpecDependency
 from cell_engine.specs.files import FileColumns
 from cell_engine.specs.review import review_of
+from cell_engine.specs.schedule import UTC, Schedule
 from cell_engine.specs.settings_models import SETTINGS_MODELS, KindSettings
 from cell_engine.specs.spec import ColumnModel, DependencyModel
 from cell_engine.specs.text import shorten
@@ -83,6 +84,7 @@ def finish(draft: Draft, keys: dict[str, str], files: FileColumns) -> SpecColumn
         settings=normalized,
         cache=_cache(model, settings, files.is_followed(draft.deps)),
         review=review_of(model.review),
+        schedule=None if model.cron is None else Schedule(model.cron, model.timezone or UTC),
         files=files.of_reader(draft.deps, model.wait),
     )
 

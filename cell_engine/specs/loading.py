@@ -8,6 +8,8 @@ from typing import Any
 
 from cell_engine.errors import BadValueError
 from cell_engine.specs.explain import suggest
+from cell_engine.specs.schedule import Schedule
+from cell_engine.specs.sources import Source, source_of
 from cell_engine.specs.spec import CollectionModel
 from cell_engine.specs.text import Json, shorten
 from cell_engine.specs.types import ColumnType, ValueType
@@ -21,11 +23,13 @@ _KEY_TYPES: tuple[ValueType, ...] = ("text", "url", "file", "integer", "date", "
 @dataclass(frozen=True)
 class SpecLoading:
     """`key` are the columns, by their keys, that tell rows apart: none where the collection declares none. `feed` is
-    the address of the feed that fills it."""
+    the address of the feed that fills it, `source` all of its rows; `refresh` says when they are looked at again."""
 
     key: tuple[str, ...] = ()
     delete_share: float = DELETE_SHARE
     feed: str | None = None
+    source: Source | None = None
+    refresh: Schedule | None = None
 
     @property
     def normalized(self) -> dict[str, Json]:
@@ -37,6 +41,10 @@ class SpecLoading:
             declared["delete_share"] = self.delete_share
         if self.feed is not None:
             declared["feed"] = self.feed
+        if self.source is not None:
+            declared["source"] = self.source.to_json()
+        if self.refresh is not None:
+            declared["refresh"] = self.refresh.to_json()
         return declared
 
     def bind(self, ids: Mapping[str, int]) -> dict[str, Json] | None:
@@ -51,11 +59,19 @@ class Loading:
     key: tuple[int, ...] = ()
     delete_share: float = DELETE_SHARE
     feed: str | None = None
+    source: Source | None = None
+    refresh: Schedule | None = None
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any] | None) -> Loading:
         stored = stored or {}
-        return cls(tuple(stored.get("key", ())), float(stored.get("delete_share", DELETE_SHARE)), stored.get("feed"))
+        return cls(
+            key=tuple(stored.get("key", ())),
+            delete_share=float(stored.get("delete_share", DELETE_SHARE)),
+            feed=stored.get("feed"),
+            source=Source.from_json(stored.get("source")),
+            refresh=Schedule.from_json(stored.get("refresh")),
+        )
 
 
 def problems(collection: Mapping[str, Any], columns: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -72,6 +88,7 @@ def problems(collection: Mapping[str, Any], columns: Mapping[str, Mapping[str, A
             yield "feed", f"feed: {error}"
         if key is None:
             yield "feed", "feed: its entries are told apart by a key: declare key: [id]"
+    yield from _source_problems(collection, key)
     for place, name in enumerate(names):
         column = columns.get(name) if isinstance(name, str) else None
         if column is None:
@@ -84,7 +101,30 @@ def problems(collection: Mapping[str, Any], columns: Mapping[str, Mapping[str, A
             yield "key", f"key: column {name!r} is of type {column['type']}; a key is of {', '.join(_KEY_TYPES)}"
 
 
+def _source_problems(collection: Mapping[str, Any], key: Any) -> Iterator[tuple[str, str]]:
+    files = collection.get("files")
+    files_fill = isinstance(files, dict) and bool(files.get("columns"))
+    if collection.get("source") is not None:
+        if key is None:
+            yield "source", "source: its rows are told apart by a key: declare key: [column]"
+        others = [name for name, fills in (("feed", collection.get("feed")), ("files", files_fill)) if fills]
+        if others:
+            yield "source", f"source: it is all there is, and rows of {' and '.join(others)} would go: declare one"
+    elif collection.get("refresh") is not None and not files_fill and collection.get("feed") is None:
+        yield (
+            "refresh",
+            "refresh: of what? Declare source, feed, or files with columns (a page is a column: mode: cron)",
+        )
+
+
 def finish(collection: CollectionModel, keys: Mapping[str, str]) -> SpecLoading:
     """Of a collection without problems. `keys` by column name."""
     share = DELETE_SHARE if collection.delete_share is None else collection.delete_share
-    return SpecLoading(tuple(keys[name] for name in collection.key or ()), share, collection.feed)
+    refresh = collection.refresh
+    return SpecLoading(
+        key=tuple(keys[name] for name in collection.key or ()),
+        delete_share=share,
+        feed=collection.feed,
+        source=source_of(collection.source),
+        refresh=None if refresh is None else Schedule(refresh.cron, refresh.timezone),
+    )

@@ -13,6 +13,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from cell_engine.specs import duration
 from cell_engine.specs.files import FilesModel, root_as_files
 from cell_engine.specs.review import ReviewModel, required_as_review
+from cell_engine.specs.schedule import Cron, RefreshModel, Zone
+from cell_engine.specs.sources import SourceModel, path_as_source
 from cell_engine.specs.text import shorten
 from cell_engine.specs.types import OTHER_UNIT, ItemType, ValueType
 from cell_engine.specs.version import Mode, NotFound
@@ -108,6 +110,8 @@ class ColumnModel(Strict):
     kind: str | None = None
     deps: list[Annotated[DependencyModel, BeforeValidator(_name_as_dependency)]] | None = None
     mode: Mode | None = None
+    cron: Cron | None = None
+    timezone: Zone | None = None
     timeout: float | None = Field(None, gt=0, le=86_400)
     attempts: int | None = Field(None, ge=1, le=100)
     cache: Annotated[CacheModel, BeforeValidator(_switch_as_cache)] | None = None
@@ -146,4 +150,6 @@ class CollectionModel(Strict):
     delete_share: float | None = Field(None, ge=0, le=1)
     llm: dict[str, Any] | None = None
     feed: str | None = None
+    source: Annotated[SourceModel, BeforeValidator(path_as_source)] | None = None
+    refresh: RefreshModel | None = None
     columns: list[dict[str, Any]] = Field(min_length=1)

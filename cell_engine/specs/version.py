@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from cell_engine.specs.files import FileSource
 from cell_engine.specs.review import Review
+from cell_engine.specs.schedule import Schedule
 from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
@@ -71,9 +72,10 @@ class Column:
 
     `kind` is None for an input. `timeout` is seconds for one call, `attempts` the calls made before a transient
     failure stays. `settings` are the kind's own, normalized. `hash` (16 bytes) covers the definition: type, kind,
-    dependencies by key and settings, and nothing that leaves the answer alone (name, mode, timeout, attempts, cache,
-    review). `cache` is None for a column that computes each cell itself, `review` for one that shows answers at once.
-    `files` is there where it has to do with files.
+    dependencies by key and settings, and nothing that leaves the answer alone (name, mode, schedule, timeout, attempts,
+    cache, review). `cache` is None for a column that computes each cell itself, `review` for one that shows answers at
+    once. `files` is there where it has to do with files, `schedule` where it is of mode cron, but for versions of
+    before there were any: such a column is computed only when asked for.
     """
 
     id: int
@@ -90,6 +92,7 @@ class Column:
     cache: Cache | None = None
     files: FileSource | None = None
     review: Review | None = None
+    schedule: Schedule | None = None
 
     @property
     def job_type(self) -> str:
@@ -115,6 +118,8 @@ class Column:
             "cache": None if self.cache is None else {"ttl": self.cache.ttl},
             "review": None if self.review is None else self.review.to_json(),
         }
+        if self.schedule is not None:
+            said["schedule"] = self.schedule.to_json()
         return said if self.files is None else said | {"files": self.files.to_json()}
 
     @classmethod
@@ -137,6 +142,7 @@ class Column:
             cache=_cache(definition),
             files=FileSource.from_json(definition.get("files")),
             review=Review.from_json(definition.get("review")),
+            schedule=Schedule.from_json(definition.get("schedule")),
         )
 
 

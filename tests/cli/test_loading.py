@@ -59,7 +59,7 @@ def test_what_does_not_go_together_is_refused(run: Run, things: str, tmp_path: P
     for arguments, said in (
         (["--any-deletes", "x.csv"], "--any-deletes goes with"),
         (["--repair", "--sync", "x.csv"], "--repair goes with neither"),
-        ([], "declares no feed: name a file"),
+        ([], "declares no source, feed or files with columns: name a file"),
         (["https://news.example/feed", "--sync"], "a feed takes none of"),
         (["--query", str(file)], "--query goes with --connection"),
         (["--query", str(file), "--connection", "nowhere"], "AUTOFILL_SOURCE_NOWHERE is not set"),

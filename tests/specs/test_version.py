@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cell_engine.specs.files import FileSource
+from cell_engine.specs.schedule import Schedule
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
 from cell_engine.specs.version import Column, Dependency, Version
@@ -127,6 +128,7 @@ columns = st.builds(
     attempts=st.integers(0, 100),
     settings=st.dictionaries(st.text(), json_values, max_size=4),
     hash=st.binary(min_size=16, max_size=16),
+    schedule=st.none() | st.builds(Schedule, st.text(), st.text()),
 )
 
 
