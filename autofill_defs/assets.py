@@ -30,7 +30,10 @@ def build_assets(defined: DefinedCollection) -> dg.Definitions:
     job = dg.define_asset_job(
         name=defined.identifier,
         description=f"Fill the computed columns of {defined.full_name} for some of its batches.",
-        selection=dg.AssetSelection.assets(*(defined.column_key(column.name) for column in defined.computed)),
+        # Without their checks, which have a job of their own: this one is a single step.
+        selection=dg.AssetSelection.assets(
+            *(defined.column_key(column.name) for column in defined.computed)
+        ).without_checks(),
         executor_def=dg.in_process_executor,
     )
     return dg.Definitions(assets=[rows, columns], jobs=[job], resources={IO_MANAGER: TABLES})

@@ -1,11 +1,12 @@
 """A collection as this code location defines it, and every name that Dagster knows it by."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import dagster as dg
 
+from autofill_defs.check_settings import ChecksModel
 from cell_engine.settings import get_settings
 from cell_engine.specs.compile import CompiledSpec
 from cell_engine.specs.compiled import SpecColumn
@@ -24,11 +25,13 @@ def default_folder(namespace: str, name: str) -> Path:
 @dataclass(frozen=True)
 class DefinedCollection:
     """`spec` as compiled when the code location was loaded; files dropped into `inbox` become rows. `parquet` is the
-    folder of the wide table's files."""
+    folder of the wide table's files; `checks` say when a check fails."""
 
     spec: CompiledSpec
     inbox: Path
     parquet: Path | None = None
+    checks: ChecksModel = field(default_factory=ChecksModel)
+    max_error_rate: float = 0.05
 
     @property
     def full_name(self) -> str:

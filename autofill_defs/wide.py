@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from autofill_defs.checks import has_blocking
 from autofill_defs.defined import DefinedCollection
 from autofill_defs.engine import engine
 from autofill_defs.io_manager import FOLDER, IO_MANAGER, TABLES, table_file
@@ -32,14 +33,19 @@ def build_table(defined: DefinedCollection) -> dg.Definitions:
         code_version=defined.spec.hash.hex(),
         metadata=_definition_metadata(defined),
         io_manager_key=IO_MANAGER,
-        # Evaluated where somebody has turned on the code location's automation sensor. Not missing: a column that is
-        # computed only when asked for may never be materialized.
-        automation_condition=dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_missing()),
+        automation_condition=_condition(defined),
     )
     def table(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
         yield from _materialize(context, defined)
 
     return dg.Definitions(assets=[table], resources={IO_MANAGER: TABLES})
+
+
+def _condition(defined: DefinedCollection) -> dg.AutomationCondition[dg.AssetKey]:
+    """Evaluated where somebody has turned on the code location's automation sensor. Columns may be missing: one that is
+    computed only when asked for is perhaps never materialized."""
+    follow = dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_missing())
+    return follow & dg.AutomationCondition.all_deps_blocking_checks_passed() if has_blocking(defined) else follow
 
 
 def _definition_metadata(defined: DefinedCollection) -> dict[str, dg.MetadataValue | dg.TableSchema | str]:

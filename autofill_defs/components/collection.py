@@ -6,6 +6,8 @@ import dagster as dg
 from pydantic import Field
 
 from autofill_defs.assets import build_assets
+from autofill_defs.check_settings import ChecksModel
+from autofill_defs.checks import build_checks
 from autofill_defs.defined import RESERVED, DefinedCollection
 from autofill_defs.sensors import build_inbox_sensor
 from autofill_defs.wide import build_table
@@ -39,6 +41,12 @@ class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
         examples=["/data/tables/packages"],
     )
 
+    checks: ChecksModel = Field(
+        default_factory=ChecksModel,
+        description="When the checks of the computed columns fail, and which of them keep the table from being made.",
+        examples=[{"error_rate": {"max": 0.02, "blocking": True}, "freshness": {"within": "15m"}}],
+    )
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Raises SpecError, with file and line, for a YAML with mistakes."""
         spec = compile_file((context.path / self.spec).resolve())
@@ -50,9 +58,11 @@ class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
                 raise AutofillError(
                     f"{self.spec}: no column can be called {column.name!r}: that is the asset of {taken}"
                 )
-        defined = DefinedCollection(spec, inbox, parquet=home / self.parquet if self.parquet else None)
+        parquet = home / self.parquet if self.parquet else None
+        defined = DefinedCollection(spec, inbox, parquet=parquet, checks=self.checks)
         return dg.Definitions.merge(
             build_assets(defined),
             build_table(defined),
+            build_checks(defined),
             dg.Definitions(sensors=[build_inbox_sensor(defined)]),
         )

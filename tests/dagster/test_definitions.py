@@ -57,7 +57,15 @@ def test_sensors_run_by_default(demo: dg.Definitions) -> None:
     }
 
 
-def build(tmp_path: Path, spec: str, **attributes: str) -> dg.Definitions:
+def test_checks_are_asked_every_hour_by_a_job_that_fills_nothing(demo: dg.Definitions) -> None:
+    schedules = {one.name: one for one in demo.schedules or () if isinstance(one, dg.ScheduleDefinition)}
+    for name, node in (("demo__packages__checks", "check_demo__packages"), ("autofill__rules", "autofill_rules")):
+        assert schedules[name].default_status is dg.DefaultScheduleStatus.RUNNING
+        assert str(schedules[name].cron_schedule).endswith(" * * * *")
+        assert [one.name for one in demo.resolve_job_def(name).graph.nodes] == [node]
+
+
+def build(tmp_path: Path, spec: str, **attributes: object) -> dg.Definitions:
     file = tmp_path / "spec.yaml"
     file.write_text(spec)
     with create_defs_folder_sandbox() as sandbox:
@@ -83,6 +91,23 @@ def test_a_component_is_one_yaml_and_names_its_inbox(tmp_path: Path) -> None:
         rows = built.resolve_asset_graph().get(dg.AssetKey(["n", "c", "rows"]))
         assert rows.metadata["inbox"].value == str(inbox)
         assert [sensor.name for sensor in built.sensors or ()] == ["n__c__inbox"]
+
+
+def test_a_component_says_where_its_table_goes_and_what_its_checks_block(tmp_path: Path) -> None:
+    spec = (
+        "namespace: n\nname: c\ncolumns:\n  - {name: a, type: text}\n"
+        "  - {name: b, type: text, kind: llm, llm: {model: m, prompt: '{{a}}', evidence: required}}\n"
+    )
+    declared = {"error_rate": {"max": 0.02, "blocking": True}, "freshness": {"within": "15m"}}
+    built = build(tmp_path, spec, parquet="mine", checks=declared)
+    graph = built.resolve_asset_graph()
+    assert graph.get(dg.AssetKey(["n", "c", "table"])).metadata["parquet"].value == str(tmp_path / "mine")
+    specs = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys}
+    assert {name: one.blocking for name, one in specs.items()} == {
+        "error_rate": True, "evidence": False, "freshness": False,
+    }  # fmt: skip
+    assert "At most 2.0%" in str(specs["error_rate"].description)
+    assert "15m" in str(specs["freshness"].description)
 
 
 def test_a_mistake_in_the_yaml_comes_with_its_line(tmp_path: Path) -> None:
