@@ -46,6 +46,7 @@ def _rows_spec(defined: DefinedCollection) -> dg.AssetSpec:
     ]
     return dg.AssetSpec(
         defined.rows_key,
+        deps=[defined.load_key] if defined.rows_from is not None else [],
         description=f"The rows of {defined.full_name}, a partition for each batch that arrived. Drop a CSV, "
         f"TSV, JSON Lines or Parquet file into `{defined.inbox}` to add one.",
         partitions_def=defined.partitions,

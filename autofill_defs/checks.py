@@ -23,7 +23,7 @@ from cell_engine.estimate.drawing import choose_of
 from cell_engine.specs.answer_shape import needs_evidence
 from cell_engine.specs.compiled import SpecColumn
 from cell_engine.specs.version import Version
-from cell_engine.store.batches import Batch, list_batches
+from cell_engine.store.batches import Batch, all_batches
 from cell_engine.store.collections import Collection, find_collection, load_version
 from cell_engine.store.database import Connection
 from cell_engine.store.quality import Evidence, FailedCells, Waiting, counted_cells, evidence_of, failed_cells, waiting
@@ -34,7 +34,6 @@ T = TypeVar("T")
 ERROR_RATE, EVIDENCE, FRESHNESS = "error_rate", "evidence", "freshness"
 
 _STATEMENT_TIMEOUT = 20.0
-_PAGE = 1000
 _SAMPLE_ROWS = 5_000
 _BATCHES_NAMED = 20
 
@@ -178,7 +177,7 @@ def _run_batches(context: dg.AssetCheckExecutionContext, defined: DefinedCollect
 def _look(connection: Connection, defined: DefinedCollection, scope: frozenset[str] | None) -> _Looked:
     collection = find_collection(connection, defined.full_name)
     version = load_version(connection, collection.id)
-    batches = [batch for batch in _all_batches(connection, collection.id) if scope is None or batch.key in scope]
+    batches = [batch for batch in all_batches(connection, collection.id) if scope is None or batch.key in scope]
     keys = None if scope is None else sorted(scope)
     quoting = [column.id for column in version.computed if needs_evidence(column.settings)]
     ranges = [(batch.first_row, batch.last_row) for batch in batches if batch.rows]
@@ -192,13 +191,6 @@ def _look(connection: Connection, defined: DefinedCollection, scope: frozenset[s
         _in_time(lambda: evidence_of(connection, collection.id, quoting, choose_of(ranges, _SAMPLE_ROWS))),
         _in_time(lambda: waiting(connection, collection.id)),
     )
-
-
-def _all_batches(connection: Connection, collection_id: int) -> Iterator[Batch]:
-    after = 0
-    while page := list_batches(connection, collection_id, after=after, limit=_PAGE):
-        yield from page
-        after = page[-1].id
 
 
 def _in_time(ask: Callable[[], T]) -> T | None:

@@ -13,8 +13,9 @@ from cell_engine.specs.compiled import SpecColumn
 
 ROWS = "rows"
 TABLE = "table"
+LOAD = "load"
 RESERVED = {ROWS: "the rows themselves", TABLE: "the wide table of all columns"}
-"""What no column can be called: the collection's other assets."""
+"""What no column can be called: the collection's other assets. LOAD neither, where there is one."""
 
 
 def default_folder(namespace: str, name: str) -> Path:
@@ -25,13 +26,15 @@ def default_folder(namespace: str, name: str) -> Path:
 @dataclass(frozen=True)
 class DefinedCollection:
     """`spec` as compiled when the code location was loaded; files dropped into `inbox` become rows. `parquet` is the
-    folder of the wide table's files; `checks` say when a check fails."""
+    folder of the wide table's files; `checks` say when a check fails. `rows_from`: the asset that gives the rows, if
+    one does."""
 
     spec: CompiledSpec
     inbox: Path
     parquet: Path | None = None
     checks: ChecksModel = field(default_factory=ChecksModel)
     max_error_rate: float = 0.05
+    rows_from: dg.AssetKey | None = None
 
     @property
     def full_name(self) -> str:
@@ -49,6 +52,10 @@ class DefinedCollection:
     @property
     def table_key(self) -> dg.AssetKey:
         return self.column_key(TABLE)
+
+    @property
+    def load_key(self) -> dg.AssetKey:
+        return self.column_key(LOAD)
 
     @property
     def table_folder(self) -> Path:

@@ -8,8 +8,9 @@ from pydantic import Field
 from autofill_defs.assets import build_assets
 from autofill_defs.check_settings import ChecksModel
 from autofill_defs.checks import build_checks
-from autofill_defs.defined import RESERVED, DefinedCollection
+from autofill_defs.defined import LOAD, RESERVED, DefinedCollection
 from autofill_defs.sensors import build_inbox_sensor
+from autofill_defs.upstream import build_load
 from autofill_defs.wide import build_table
 from cell_engine.errors import AutofillError
 from cell_engine.settings import get_settings
@@ -41,6 +42,13 @@ class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
         examples=["/data/tables/packages"],
     )
 
+    rows_from: str | None = Field(
+        default=None,
+        description="The key of an asset whose output, a polars frame, is the rows: loaded by the asset "
+        "NAMESPACE/COLLECTION/load. With a `source` in the collection's YAML, that is loaded, and the asset only comes "
+        "before it.",
+        examples=["raw/reviews"],
+    )
     checks: ChecksModel = Field(
         default_factory=ChecksModel,
         description="When the checks of the computed columns fail, and which of them keep the table from being made.",
@@ -52,17 +60,20 @@ class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
         spec = compile_file((context.path / self.spec).resolve())
         home = get_settings().home
         inbox = home / (self.inbox or Path("inbox", spec.namespace, spec.name))
+        reserved = RESERVED | ({LOAD: "what loads the rows"} if self.rows_from is not None else {})
         for column in spec.columns:
-            if column.name in RESERVED:
-                taken = RESERVED[column.name]
+            if column.name in reserved:
+                taken = reserved[column.name]
                 raise AutofillError(
                     f"{self.spec}: no column can be called {column.name!r}: that is the asset of {taken}"
                 )
         parquet = home / self.parquet if self.parquet else None
-        defined = DefinedCollection(spec, inbox, parquet=parquet, checks=self.checks)
+        rows_from = dg.AssetKey.from_user_string(self.rows_from) if self.rows_from is not None else None
+        defined = DefinedCollection(spec, inbox, parquet=parquet, checks=self.checks, rows_from=rows_from)
         return dg.Definitions.merge(
             build_assets(defined),
             build_table(defined),
             build_checks(defined),
+            build_load(defined),
             dg.Definitions(sensors=[build_inbox_sensor(defined)]),
         )

@@ -93,15 +93,17 @@ def test_a_component_is_one_yaml_and_names_its_inbox(tmp_path: Path) -> None:
         assert [sensor.name for sensor in built.sensors or ()] == ["n__c__inbox"]
 
 
-def test_a_component_says_where_its_table_goes_and_what_its_checks_block(tmp_path: Path) -> None:
+def test_a_component_says_where_rows_come_from_and_the_table_goes_and_what_checks_block(tmp_path: Path) -> None:
     spec = (
         "namespace: n\nname: c\ncolumns:\n  - {name: a, type: text}\n"
         "  - {name: b, type: text, kind: llm, llm: {model: m, prompt: '{{a}}', evidence: required}}\n"
     )
     declared = {"error_rate": {"max": 0.02, "blocking": True}, "freshness": {"within": "15m"}}
-    built = build(tmp_path, spec, parquet="mine", checks=declared)
-    graph = built.resolve_asset_graph()
+    built = build(tmp_path, spec, parquet="mine", checks=declared, rows_from="raw/texts")
+    raw = dg.Definitions(assets=[dg.AssetSpec(["raw", "texts"])])
+    graph = dg.Definitions.merge(built, raw).resolve_asset_graph()
     assert graph.get(dg.AssetKey(["n", "c", "table"])).metadata["parquet"].value == str(tmp_path / "mine")
+    assert graph.get(dg.AssetKey(["n", "c", "load"])).parent_keys == {dg.AssetKey(["raw", "texts"])}
     specs = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys}
     assert {name: one.blocking for name, one in specs.items()} == {
         "error_rate": True, "evidence": False, "freshness": False,
@@ -131,10 +133,10 @@ def test_the_namespaces_file_beside_the_yaml_counts(tmp_path: Path) -> None:
     assert any("shared-model" in description for description in described), described
 
 
-@pytest.mark.parametrize("name", ["rows", "table"])
-def test_no_column_takes_another_assets_place(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "given"), [("rows", {}), ("table", {}), ("load", {"rows_from": "raw"})])
+def test_no_column_takes_another_assets_place(tmp_path: Path, name: str, given: dict[str, str]) -> None:
     with pytest.raises(Exception) as raised:
-        build(tmp_path, f"namespace: n\nname: c\ncolumns:\n  - {{name: {name}, type: text}}\n")
+        build(tmp_path, f"namespace: n\nname: c\ncolumns:\n  - {{name: {name}, type: text}}\n", **given)
     error: BaseException | None = raised.value
     while error is not None and not isinstance(error, AutofillError):
         error = error.__cause__ or error.__context__
