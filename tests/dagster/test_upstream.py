@@ -115,6 +115,7 @@ def test_a_load_that_died_before_dagster_knew_its_batches_is_made_good(location:
     assert said(result, location.defined.rows_key).keys() == {partition}
 
 
+@pytest.mark.usefixtures("settled_files")
 def test_a_declared_source_is_loaded_after_the_asset_that_makes_it(
     locate: Locate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
