@@ -38,8 +38,8 @@ class Waiting:
     """What is due in a column. `since` when, for how many seconds (`age`), None where nothing is. `rows` are in the
     queue; `paused`: all that is not in it yet is.
 
-    `refreshed_at`: when the last dispatch was made that named the column and has ended, `dispatch_id`. `applied_at`:
-    when the current version was. `now` is the database's clock.
+    `refreshed_at`, of a column that is not on_change: when the last dispatch was made that named it and has ended,
+    `dispatch_id`. `applied_at`: when the current version was. `now` is the database's clock.
     """
 
     column_id: int
