@@ -58,6 +58,7 @@ def build_checks(defined: DefinedCollection) -> dg.Definitions:
         f"{defined.identifier}__checks",
         selection=dg.AssetSelection.checks(*checks.check_keys),
         executor_def=dg.in_process_executor,
+        tags=dict(defined.tags),
         description=f"Checks {defined.full_name}. Calls no model.",
     )
     # Not all collections in the same minute.

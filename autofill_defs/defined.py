@@ -1,5 +1,6 @@
 """A collection as this code location defines it, and every name that Dagster knows it by."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +13,8 @@ from cell_engine.specs.compile import CompiledSpec
 from cell_engine.specs.compiled import SpecColumn
 
 ROWS = "rows"
+MAX_ERROR_RATE = 0.05
+"""Of a run's cells, where the component declares no other."""
 TABLE = "table"
 LOAD = "load"
 RESERVED = {ROWS: "the rows themselves", TABLE: "the wide table of all columns"}
@@ -25,15 +28,23 @@ def default_folder(namespace: str, name: str) -> Path:
 
 @dataclass(frozen=True)
 class DefinedCollection:
-    """`spec` as compiled when the code location was loaded; files dropped into `inbox` become rows. `parquet` is the
-    folder of the wide table's files; `checks` say when a check fails. `rows_from`: the asset that gives the rows, if
-    one does."""
+    """`spec` as compiled when the code location was loaded; files dropped into `inbox` become rows.
+
+    `owners`, `tags` and `group` are those of its assets (None: a group of its own). Runs fail above `max_error_rate`.
+    `file` is the YAML, and `lines` where its columns begin in it; both may be unknown. `parquet` is the folder of the
+    wide table's files; `checks` say when a check fails. `rows_from`: the asset that gives the rows, if one does.
+    """
 
     spec: CompiledSpec
     inbox: Path
+    owners: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    group: str | None = None
+    max_error_rate: float = MAX_ERROR_RATE
+    file: Path | None = None
+    lines: Mapping[str, int] = field(default_factory=dict)
     parquet: Path | None = None
     checks: ChecksModel = field(default_factory=ChecksModel)
-    max_error_rate: float = 0.05
     rows_from: dg.AssetKey | None = None
 
     @property

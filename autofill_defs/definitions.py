@@ -4,8 +4,8 @@ from pathlib import Path
 
 import dagster as dg
 
+from autofill_defs.janitor import janitor
 from autofill_defs.models import build_engine
-from autofill_defs.sensors import janitor
 
 
 @dg.definitions

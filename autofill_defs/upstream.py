@@ -45,7 +45,9 @@ def build_load(defined: DefinedCollection) -> dg.Definitions:
         deps=[upstream] if declared else [],
         description=f"Loads {what}, {how}. The same content again changes nothing. What the rows make due is computed "
         "at once, and reported by the changes sensor.",
-        group_name=defined.identifier,
+        group_name=defined.group or defined.identifier,
+        owners=defined.owners,
+        tags=defined.tags,
         kinds={"polars", "postgres"},
         automation_condition=dg.AutomationCondition.eager(),
     )
