@@ -14,6 +14,7 @@ from autofill_defs import checks
 from autofill_defs.assets import build_assets
 from autofill_defs.check_settings import ChecksModel
 from autofill_defs.checks import build_checks
+from autofill_defs.defined import DefinedCollection
 from autofill_defs.io_manager import table_file
 from autofill_defs.wide import build_table
 from cell_engine.store.changes import edit
@@ -33,6 +34,9 @@ columns:
   - {name: once, type: text, kind: llm, deps: [a], mode: never, llm: {model: m, prompt: "{{a}}"}}
 """
 
+JOBS: dict[int, tuple[DefinedCollection, dg.JobDefinition]] = {}
+"""By the identity of what they are of: to resolve one takes longer than to run it."""
+
 Found = dict[tuple[str, str], dg.AssetCheckEvaluation]
 
 
@@ -42,8 +46,11 @@ def say(location: Location, **declared: object) -> None:
 
 def check(location: Location) -> Found:
     """What the checks' own job says, by column and name."""
-    job = build_checks(location.defined).resolve_job_def("test__table__checks")
-    return evaluated(job.execute_in_process(instance=location.instance))
+    known = JOBS.get(id(location.defined))
+    if known is None:
+        job = build_checks(location.defined).resolve_job_def("test__table__checks")
+        known = JOBS[id(location.defined)] = (location.defined, job)
+    return evaluated(known[1].execute_in_process(instance=location.instance))
 
 
 def evaluated(result: dg.ExecuteInProcessResult) -> Found:
