@@ -7,6 +7,7 @@ import dagster as dg
 
 from autofill_defs.config import FillConfig
 from autofill_defs.defined import DefinedCollection
+from autofill_defs.io_manager import IO_MANAGER, TABLES
 from autofill_defs.runs import fill
 from autofill_defs.sparse import build_batches_job
 from cell_engine.specs.compiled import SpecColumn, SpecDependency
@@ -17,7 +18,7 @@ def build_assets(defined: DefinedCollection) -> dg.Definitions:
     """The assets, and the job that fills them: what the file sensor runs, one step in the run's own process."""
     rows = _rows_spec(defined)
     if not defined.computed:
-        return dg.Definitions(assets=[rows])
+        return dg.Definitions(assets=[rows], resources={IO_MANAGER: TABLES})
 
     @dg.multi_asset(
         name=f"fill_{defined.identifier}",
@@ -33,11 +34,16 @@ def build_assets(defined: DefinedCollection) -> dg.Definitions:
     job = dg.define_asset_job(
         name=defined.identifier,
         description=f"Fill the computed columns of {defined.full_name} for some of its batches.",
-        selection=dg.AssetSelection.assets(*(defined.column_key(column.name) for column in defined.computed)),
+        # Without their checks, which have a job of their own: this one is a single step.
+        selection=dg.AssetSelection.assets(
+            *(defined.column_key(column.name) for column in defined.computed)
+        ).without_checks(),
         executor_def=dg.in_process_executor,
         tags=dict(defined.tags),
     )
-    return dg.Definitions(assets=[rows, columns], jobs=[job, build_batches_job(defined)])
+    return dg.Definitions(
+        assets=[rows, columns], jobs=[job, build_batches_job(defined)], resources={IO_MANAGER: TABLES}
+    )
 
 
 def _rows_spec(defined: DefinedCollection) -> dg.AssetSpec:
@@ -54,6 +60,7 @@ def _rows_spec(defined: DefinedCollection) -> dg.AssetSpec:
     ]
     return dg.AssetSpec(
         defined.rows_key,
+        deps=[defined.load_key] if defined.rows_from is not None else [],
         description=f"The rows of {defined.full_name}, a partition for each batch that arrived. "
         + " ".join(filter(None, sources)),
         partitions_def=defined.partitions,
@@ -66,7 +73,7 @@ def _rows_spec(defined: DefinedCollection) -> dg.AssetSpec:
             "inbox": dg.MetadataValue.path(str(defined.inbox)),
             **_code(defined, None),
         },
-    )
+    ).with_io_manager_key(IO_MANAGER)
 
 
 def _column_spec(defined: DefinedCollection, column: SpecColumn) -> dg.AssetSpec:
@@ -102,7 +109,7 @@ def _column_spec(defined: DefinedCollection, column: SpecColumn) -> dg.AssetSpec
             "definition": dg.MetadataValue.json(column.normalized),
             **_code(defined, column),
         },
-    )
+    ).with_io_manager_key(IO_MANAGER)
 
 
 def _when(schedule: Schedule | None) -> str:

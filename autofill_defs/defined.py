@@ -7,12 +7,23 @@ from pathlib import Path
 
 import dagster as dg
 
+from autofill_defs.check_settings import ChecksModel
+from cell_engine.settings import get_settings
 from cell_engine.specs.compile import CompiledSpec
 from cell_engine.specs.compiled import SpecColumn
 
 ROWS = "rows"
 MAX_ERROR_RATE = 0.05
 """Of a run's cells, where the component declares no other."""
+TABLE = "table"
+LOAD = "load"
+RESERVED = {ROWS: "the rows themselves", TABLE: "the wide table of all columns"}
+"""What no column can be called: the collection's other assets. LOAD neither, where there is one."""
+
+
+def default_folder(namespace: str, name: str) -> Path:
+    """Where a collection's wide table is kept that declares no folder for it."""
+    return get_settings().home / "tables" / namespace / name
 
 
 @dataclass(frozen=True)
@@ -20,7 +31,8 @@ class DefinedCollection:
     """`spec` as compiled when the code location was loaded; files dropped into `inbox` become rows.
 
     `owners`, `tags` and `group` are those of its assets (None: a group of its own). Runs fail above `max_error_rate`.
-    `file` is the YAML, and `lines` where its columns begin in it; both may be unknown.
+    `file` is the YAML, and `lines` where its columns begin in it; both may be unknown. `parquet` is the folder of the
+    wide table's files; `checks` say when a check fails. `rows_from`: the asset that gives the rows, if one does.
     """
 
     spec: CompiledSpec
@@ -31,6 +43,9 @@ class DefinedCollection:
     max_error_rate: float = MAX_ERROR_RATE
     file: Path | None = None
     lines: Mapping[str, int] = field(default_factory=dict)
+    parquet: Path | None = None
+    checks: ChecksModel = field(default_factory=ChecksModel)
+    rows_from: dg.AssetKey | None = None
 
     @property
     def full_name(self) -> str:
@@ -44,6 +59,18 @@ class DefinedCollection:
     @property
     def rows_key(self) -> dg.AssetKey:
         return self.column_key(ROWS)
+
+    @property
+    def table_key(self) -> dg.AssetKey:
+        return self.column_key(TABLE)
+
+    @property
+    def load_key(self) -> dg.AssetKey:
+        return self.column_key(LOAD)
+
+    @property
+    def table_folder(self) -> Path:
+        return self.parquet or default_folder(self.spec.namespace, self.spec.name)
 
     def column_key(self, column_name: str) -> dg.AssetKey:
         return dg.AssetKey([self.spec.namespace, self.spec.name, column_name])

@@ -8,6 +8,7 @@ import dagster as dg
 from autofill_defs.changes import changes
 from autofill_defs.followup import followup
 from autofill_defs.janitor import janitor
+from autofill_defs.models import build_engine
 from autofill_defs.retention import retention
 
 
@@ -20,6 +21,7 @@ def defs() -> dg.Definitions:
     )
     return dg.Definitions.merge(
         folder.build_defs(),
+        build_engine(),
         # In the run's own process: a run is one step that waits.
         dg.Definitions(sensors=[janitor, changes, followup, retention], executor=dg.in_process_executor),
     )

@@ -6,10 +6,14 @@ import dagster as dg
 from pydantic import Field
 
 from autofill_defs.assets import build_assets
+from autofill_defs.check_settings import ChecksModel
+from autofill_defs.checks import build_checks
 from autofill_defs.components.scaffolding import CollectionScaffolder
-from autofill_defs.defined import MAX_ERROR_RATE, ROWS, DefinedCollection
+from autofill_defs.defined import LOAD, MAX_ERROR_RATE, RESERVED, DefinedCollection
 from autofill_defs.schedules import build_schedules
 from autofill_defs.sensors import build_inbox_sensor
+from autofill_defs.upstream import build_load
+from autofill_defs.wide import build_table
 from cell_engine.errors import AutofillError
 from cell_engine.settings import get_settings
 from cell_engine.specs.compile import compile_file
@@ -22,7 +26,8 @@ class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
 
     Makes an asset of its **rows** and one of **each computed column**, partitioned by batch, in the order in which they
     depend on one another; the **job** that fills any columns of any range of batches, as one dispatch, and the job that
-    takes any set of batches; and a **sensor** that loads the files dropped into its inbox. Loads without a database.
+    takes any set of batches; a **sensor** that loads the files dropped into its inbox; the **wide table**, as Parquet
+    and as a view; and **checks**. Loads without a database.
 
     The collection's own YAML (`spec`) declares its columns: types, prompts, what each reads, when it is recomputed. A
     change of it is a new version of the collection, applied when the definitions are reloaded.
@@ -71,28 +76,58 @@ class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
         "reported either way. A run's own config may say otherwise.",
         examples=[0.05],
     )
+    parquet: str | None = Field(
+        default=None,
+        description="The folder of the wide table's Parquet files, one a batch. Relative paths start at AUTOFILL_HOME; "
+        "the default is tables/NAMESPACE/NAME there.",
+        examples=["/data/tables/packages"],
+    )
+
+    rows_from: str | None = Field(
+        default=None,
+        description="The key of an asset whose output, a polars frame, is the rows: loaded by the asset "
+        "NAMESPACE/COLLECTION/load. With a `source` in the collection's YAML, that is loaded, and the asset only comes "
+        "before it.",
+        examples=["raw/reviews"],
+    )
+    checks: ChecksModel = Field(
+        default_factory=ChecksModel,
+        description="When the checks of the computed columns fail, and which of them keep the table from being made.",
+        examples=[{"error_rate": {"max": 0.02, "blocking": True}, "freshness": {"within": "15m"}}],
+    )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Raises SpecError, with file and line, for a YAML with mistakes."""
         file = (context.path / self.spec).resolve()
         spec = compile_file(file)
-        inbox = get_settings().home / (self.inbox or Path("inbox", spec.namespace, spec.name))
-        if any(column.name == ROWS for column in spec.columns):
-            raise AutofillError(
-                f"{self.spec}: no column can be called {ROWS!r}: that is the asset of the rows themselves"
-            )
+        home = get_settings().home
+        reserved = RESERVED | ({LOAD: "what loads the rows"} if self.rows_from is not None else {})
+        for column in spec.columns:
+            if column.name in reserved:
+                taken = reserved[column.name]
+                raise AutofillError(
+                    f"{self.spec}: no column can be called {column.name!r}: that is the asset of {taken}"
+                )
         defined = DefinedCollection(
             spec,
-            inbox,
+            inbox=home / (self.inbox or Path("inbox", spec.namespace, spec.name)),
             owners=tuple(self.owners),
             tags=self.tags,
             group=self.group,
             max_error_rate=self.max_error_rate,
             file=file,
             lines=_lines(file),
+            parquet=home / self.parquet if self.parquet else None,
+            checks=self.checks,
+            rows_from=dg.AssetKey.from_user_string(self.rows_from) if self.rows_from is not None else None,
         )
         return dg.Definitions.merge(
-            build_assets(defined), build_schedules(defined), dg.Definitions(sensors=[build_inbox_sensor(defined)])
+            build_assets(defined),
+            build_table(defined),
+            build_checks(defined),
+            build_load(defined),
+            build_schedules(defined),
+            dg.Definitions(sensors=[build_inbox_sensor(defined)]),
         )
 
 

@@ -38,9 +38,10 @@ def _choose(rows: Sequence[int]) -> Sequence[int]:
     return rows if len(rows) <= SAMPLE_ROWS else random.sample(rows, SAMPLE_ROWS)
 
 
-def choose_of(ranges: Sequence[tuple[int, int]]) -> list[int]:
+def choose_of(ranges: Sequence[tuple[int, int]], most: int = SAMPLE_ROWS) -> list[int]:
+    """Row ids of the ranges, all of a few, `most` of many, ascending."""
     total = sum(last - first + 1 for first, last in ranges)
-    chosen = sorted(random.sample(range(total), min(total, SAMPLE_ROWS)))
+    chosen = sorted(random.sample(range(total), min(total, most)))
     ids: list[int] = []
     passed = 0
     remaining = iter(chosen)

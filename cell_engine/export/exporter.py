@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cell_engine.errors import BadValueError
@@ -40,9 +40,12 @@ def export_file(
     path: Path,
     *,
     columns: Sequence[Column] = (),
+    numbered: bool | None = None,
+    rows: tuple[int, int] | None = None,
     on_rows: Callable[[int], object] = lambda rows: None,
 ) -> Exported:
-    """Write all rows to `path`: row id, batch and every column, or `columns` alone, by which `load` reads it back.
+    """Write all rows to `path`, or those from one row id to another, `rows`: every column, or `columns`. Row id and
+    batch stand in front if `numbered`: by default, of all columns, and not of some, which `load` reads back.
 
     A cell without a value, in error, blocked, or answered under another definition is empty, as in the typed view.
     `on_rows` is told how many were written. Raises BadValueError for a name of no format, OSError, AutofillError for
@@ -52,20 +55,20 @@ def export_file(
     if kind is None:
         raise BadValueError(f"{path}: what format? Name it .csv, .tsv, .jsonl or .parquet")
     chosen = list(columns or version.columns)
-    heads = [] if columns else [("row_id", ColumnType("integer")), ("batch", ColumnType("text"))]
+    numbered = not columns if numbered is None else numbered
+    heads = [("row_id", ColumnType("integer")), ("batch", ColumnType("text"))] if numbered else []
     taken = {column.name.casefold() for column in version.columns}
     typed = [(f"_{name}" if name in taken else name, column_type) for name, column_type in heads]
     typed += [(column.name, column.type) for column in chosen]
     names = [name for name, _ in typed]
     count = 0
 
-    def rows() -> Iterator[list[Json]]:
+    def found() -> Iterator[list[Json]]:
         nonlocal count
-        places = [2 + version.columns.index(column) for column in chosen]
-        with closing(wide_rows(connection, collection.id, version)) as found:
-            for row in found:
-                cells = [_fitting(column, row[place]) for column, place in zip(chosen, places, strict=True)]
-                yield cells if columns else [row[0], row[1], *cells]
+        with closing(wide_rows(connection, collection.id, replace(version, columns=tuple(chosen)), rows)) as wide:
+            for row_id, batch, *values in wide:
+                cells = [_fitting(column, value) for column, value in zip(chosen, values, strict=True)]
+                yield [row_id, batch, *cells] if numbered else cells
                 count += 1
                 if count % _TOLD_ROWS == 0:
                     on_rows(count)
@@ -73,11 +76,11 @@ def export_file(
     defused = 0
     with whole_file(path) as partial:
         if kind == "parquet":
-            write_parquet(partial, typed, rows())
+            write_parquet(partial, typed, found())
         elif kind == "jsonl":
-            write_jsonl(partial, names, rows())
+            write_jsonl(partial, names, found())
         else:
-            defused = write_csv(partial, typed, rows(), "\t" if kind == "tsv" else ",")
+            defused = write_csv(partial, typed, found(), "\t" if kind == "tsv" else ",")
     return Exported(count, defused)
 
 

@@ -1,7 +1,7 @@
 """Batches: rows that arrived together, with all of their rows or not at all."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -95,6 +95,14 @@ def find_batches(connection: Connection, collection_id: int, keys: Sequence[str]
 def list_batches(connection: Connection, collection_id: int, *, after: int = 0, limit: int = 1000) -> list[Batch]:
     """A page in arrival order, of batches with an id above `after`."""
     return [_batch(one) for one in run(connection, "batch_list", collection_id=collection_id, after=after, limit=limit)]
+
+
+def all_batches(connection: Connection, collection_id: int) -> Iterator[Batch]:
+    """Every batch of a collection in arrival order, read by the page."""
+    after = 0
+    while page := list_batches(connection, collection_id, after=after):
+        yield from page
+        after = page[-1].id
 
 
 def unknown_batches(

@@ -13,13 +13,19 @@ from cell_engine.store.wide_view import wide_query
 FETCH_ROWS = 2_000
 
 
-def wide_rows(connection: Connection, collection_id: int, version: Version) -> Generator[tuple[Any, ...], None, None]:
+def wide_rows(
+    connection: Connection, collection_id: int, version: Version, rows: tuple[int, int] | None = None
+) -> Generator[tuple[Any, ...], None, None]:
     """(row id, batch, one JSON value for each column of `version`), by row id, in one snapshot; None where the view is
-    null, but for values that are not of their column's type. Memory: a few thousand rows.
+    null, but for values that are not of their column's type. `rows`: only those from one row id to another. Memory: a
+    few thousand rows.
 
     The snapshot is open until the last row is taken, or the iterator closed: tuples that die meanwhile stay.
     """
     query = wide_query(connection, collection_id, version, cast=lambda _: sql.SQL("value"))
+    if rows is not None:
+        bounds = map(sql.Literal, rows)
+        query = sql.SQL("{} and row.row_id between {} and {}").format(query, *bounds)
     with connection.transaction():
         # Compiling a wide row's many subqueries takes longer than most of them run.
         connection.execute("select set_config('jit', 'off', true)")

@@ -66,10 +66,14 @@ def view_name(collection: Collection) -> str:
     ends it, behind a "~", which no name has.
     """
     plain = f"{collection.namespace}__{collection.name}"
-    if len(plain) <= _IDENTIFIER_LENGTH and len(_SEAM.findall(plain)) == 1:
-        return plain
     ending = f"~{collection.id}"
-    return plain[: _IDENTIFIER_LENGTH - len(ending)] + ending
+    return plain_view_name(collection.namespace, collection.name) or plain[: _IDENTIFIER_LENGTH - len(ending)] + ending
+
+
+def plain_view_name(namespace: str, name: str) -> str | None:
+    """The view's name where the collection's says it all; None where the name needs its id."""
+    plain = f"{namespace}__{name}"
+    return plain if len(plain) <= _IDENTIFIER_LENGTH and len(_SEAM.findall(plain)) == 1 else None
 
 
 def replace_view(connection: Connection, collection: Collection, version: Version) -> bool:

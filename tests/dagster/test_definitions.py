@@ -35,17 +35,18 @@ def test_columns_are_assets_with_the_collections_dag(demo: dg.Definitions) -> No
     assert rows.is_external
     assert audience.parent_keys == {summary.key}
     assert summary.parent_keys == {rows.key}
-    assert {node.partitions_def for node in nodes.values()} == {dg.DynamicPartitionsDefinition(name="demo/packages")}
+    partitions = {node.partitions_def for node in nodes.values() if node.key.path[0] == "demo"}
+    assert partitions == {dg.DynamicPartitionsDefinition(name="demo/packages")}
     assert summary.kinds == {"llm", "postgres"}
     assert len(str(summary.code_version)) == 32
     assert "{{readme}}" in str(summary.description)
 
 
 def test_a_run_is_one_step_in_its_own_process(demo: dg.Definitions) -> None:
-    for name in ("demo__packages", "__ASSET_JOB"):
-        job = demo.resolve_job_def(name)
-        assert job.executor_def is dg.in_process_executor
-        assert [node.name for node in job.graph.nodes] == ["fill_demo__packages"]
+    assert demo.resolve_job_def("__ASSET_JOB").executor_def is dg.in_process_executor
+    job = demo.resolve_job_def("demo__packages")
+    assert job.executor_def is dg.in_process_executor
+    assert [node.name for node in job.graph.nodes] == ["fill_demo__packages"]
 
 
 def test_sensors_run_by_default(demo: dg.Definitions) -> None:
@@ -59,7 +60,15 @@ def test_sensors_run_by_default(demo: dg.Definitions) -> None:
     }
 
 
-def build(tmp_path: Path, spec: str, **attributes: str) -> dg.Definitions:
+def test_checks_are_asked_every_hour_by_a_job_that_fills_nothing(demo: dg.Definitions) -> None:
+    schedules = {one.name: one for one in demo.schedules or () if isinstance(one, dg.ScheduleDefinition)}
+    for name, node in (("demo__packages__checks", "check_demo__packages"), ("autofill__rules", "autofill_rules")):
+        assert schedules[name].default_status is dg.DefaultScheduleStatus.RUNNING
+        assert str(schedules[name].cron_schedule).endswith(" * * * *")
+        assert [one.name for one in demo.resolve_job_def(name).graph.nodes] == [node]
+
+
+def build(tmp_path: Path, spec: str, **attributes: object) -> dg.Definitions:
     file = tmp_path / "spec.yaml"
     file.write_text(spec)
     with create_defs_folder_sandbox() as sandbox:
@@ -82,9 +91,28 @@ def test_a_component_is_one_yaml_and_names_its_inbox(tmp_path: Path) -> None:
         ({"inbox": str(tmp_path / "elsewhere")}, tmp_path / "elsewhere"),
     ):
         built = build(tmp_path, spec, **attributes)
-        [node] = built.resolve_asset_graph().asset_nodes
-        assert node.metadata["inbox"].value == str(inbox)
+        rows = built.resolve_asset_graph().get(dg.AssetKey(["n", "c", "rows"]))
+        assert rows.metadata["inbox"].value == str(inbox)
         assert [sensor.name for sensor in built.sensors or ()] == ["n__c__inbox"]
+
+
+def test_a_component_says_where_rows_come_from_and_the_table_goes_and_what_checks_block(tmp_path: Path) -> None:
+    spec = (
+        "namespace: n\nname: c\ncolumns:\n  - {name: a, type: text}\n"
+        "  - {name: b, type: text, kind: llm, llm: {model: m, prompt: '{{a}}', evidence: required}}\n"
+    )
+    declared = {"error_rate": {"max": 0.02, "blocking": True}, "freshness": {"within": "15m"}}
+    built = build(tmp_path, spec, parquet="mine", checks=declared, rows_from="raw/texts")
+    raw = dg.Definitions(assets=[dg.AssetSpec(["raw", "texts"])])
+    graph = dg.Definitions.merge(built, raw).resolve_asset_graph()
+    assert graph.get(dg.AssetKey(["n", "c", "table"])).metadata["parquet"].value == str(tmp_path / "mine")
+    assert graph.get(dg.AssetKey(["n", "c", "load"])).parent_keys == {dg.AssetKey(["raw", "texts"])}
+    specs = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys}
+    assert {name: one.blocking for name, one in specs.items()} == {
+        "error_rate": True, "evidence": False, "freshness": False,
+    }  # fmt: skip
+    assert "At most 2.0%" in str(specs["error_rate"].description)
+    assert "15m" in str(specs["freshness"].description)
 
 
 def test_a_mistake_in_the_yaml_comes_with_its_line(tmp_path: Path) -> None:
@@ -108,13 +136,14 @@ def test_the_namespaces_file_beside_the_yaml_counts(tmp_path: Path) -> None:
     assert any("shared-model" in description for description in described), described
 
 
-def test_no_column_takes_the_rows_place(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "given"), [("rows", {}), ("table", {}), ("load", {"rows_from": "raw"})])
+def test_no_column_takes_another_assets_place(tmp_path: Path, name: str, given: dict[str, str]) -> None:
     with pytest.raises(Exception) as raised:
-        build(tmp_path, "namespace: n\nname: c\ncolumns:\n  - {name: rows, type: text}\n")
+        build(tmp_path, f"namespace: n\nname: c\ncolumns:\n  - {{name: {name}, type: text}}\n", **given)
     error: BaseException | None = raised.value
     while error is not None and not isinstance(error, AutofillError):
         error = error.__cause__ or error.__context__
-    assert "no column can be called 'rows'" in str(error)
+    assert f"no column can be called {name!r}" in str(error)
 
 
 def test_a_column_under_review_says_so(tmp_path: Path) -> None:

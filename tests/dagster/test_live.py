@@ -133,8 +133,11 @@ class Live:
         return answer
 
     def runs(self) -> list[dict[str, Any]]:
-        """Newest first; tags as a mapping."""
-        found = self.ask("{ runsOrError(limit: 10) { ... on Runs { results { runId status tags { key value } } } } }")
+        """Those that fill, and not those of checks on the hour; newest first, tags as a mapping."""
+        chosen = '(limit: 10, filter: {pipelineName: "demo__packages"})'
+        found = self.ask(
+            f"{{ runsOrError{chosen} {{ ... on Runs {{ results {{ runId status tags {{ key value }} }} }} }} }}"
+        )
         return [one | {"tags": {tag["key"]: tag["value"] for tag in one["tags"]}} for one in found["results"]]
 
     def latest(self, status: str, *, noted: bool = False) -> dict[str, Any]:

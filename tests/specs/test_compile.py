@@ -339,7 +339,7 @@ MISTAKES = [
     ("- {name: b, type: text, LLM: {}}", "unknown key 'LLM'; did you mean 'llm'?"),
     (
         "- {name: b, type: text, xyzzy: 1}",
-        "unknown key 'xyzzy'; known keys: attempts, cache, choices, cron, currency",
+        "unknown key 'xyzzy'; known keys: attempts, cache, choices, cron, currency, deps,",
     ),
     ("- {name: b, type: text, type: json}", "the key 'type' is given twice"),
     ("- b", r"columns\[1\]: expected keys and values, got 'b'"),

@@ -43,7 +43,7 @@ def failing(connection: Connection) -> tuple[Made, Claimer]:
 def test_the_models_are_described_and_use_what_dbt_gives_them(connection: Connection) -> None:
     described = yaml.safe_load((SQL / "models" / "schema.yml").read_text())
     models = {one["name"]: one for one in described["models"]}
-    sources = {(one["name"], table) for one in described["sources"] for table in one["tables"]}
+    sources = {(one["name"], table["name"]) for one in described["sources"] for table in one["tables"]}
     texts = {path.stem: path.read_text() for path in (SQL / "models").glob("*.sql")}
     assert set(models) == set(texts)
     for name, text in texts.items():

@@ -1,0 +1,74 @@
+"""What a component says of its checks."""
+
+from typing import Literal, Self
+
+import dagster as dg
+from pydantic import Field, field_validator, model_validator
+
+from cell_engine.specs import duration
+
+Severity = Literal["warn", "error"]
+
+
+class CheckModel(dg.Model, dg.Resolvable):
+    severity: Severity | None = Field(
+        default=None, description="What a failed check is. By default error_rate is an error, the others warn."
+    )
+    blocking: bool = Field(
+        default=False,
+        description="Whether what depends on the column, such as the table, is left out of a run in which it fails.",
+    )
+
+    @model_validator(mode="after")
+    def _blocks_by_errors(self) -> Self:
+        if self.blocking and self.severity == "warn":
+            raise ValueError("blocking goes with severity: error. A warning stops nothing")
+        return self
+
+
+class ErrorRateModel(CheckModel):
+    max: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="The share of a column's cells that may be in error; by default what the runs may have "
+        "(max_error_rate).",
+    )
+
+
+class EvidenceModel(CheckModel):
+    min: float = Field(
+        default=0.9,
+        ge=0,
+        le=1,
+        description="Of columns with `evidence: required`: the least share of cells whose answer has a quote that "
+        "stands in an input.",
+    )
+
+
+class FreshnessModel(CheckModel):
+    within: str = Field(
+        default="1h",
+        description="How long what is due may wait (mode on_change), and how long after its time a refresh may take "
+        "(mode cron): 90s, 15m, 12h or 3d.",
+        examples=["15m"],
+    )
+
+    @field_validator("within")
+    @classmethod
+    def _is_a_duration(cls, within: str) -> str:
+        if not duration.seconds(within):
+            raise ValueError("it is a time such as 90s, 15m, 12h or 3d")
+        return within
+
+    @property
+    def seconds(self) -> int:
+        return duration.seconds(self.within) or 0
+
+
+class ChecksModel(dg.Model, dg.Resolvable):
+    """The checks of a collection's computed columns: thresholds, and which of them block."""
+
+    error_rate: ErrorRateModel = Field(default_factory=ErrorRateModel)
+    evidence: EvidenceModel = Field(default_factory=EvidenceModel)
+    freshness: FreshnessModel = Field(default_factory=FreshnessModel)
