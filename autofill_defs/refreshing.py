@@ -3,18 +3,16 @@
 The load itself asks for what it makes due, in its own transactions; the changes sensor reports what comes of it.
 """
 
-from functools import partial
 from typing import Any
 
 import dagster as dg
 
-from autofill_defs import reports
 from autofill_defs.defined import DefinedCollection
 from autofill_defs.engine import PatientEngine
-from autofill_defs.request import all_batches
+from autofill_defs.partitions import make_known
 from autofill_defs.versions import ACTOR, apply_if_unknown
 from cell_engine.errors import AutofillError
-from cell_engine.store.batches import Batch
+from cell_engine.store.batches import all_batches
 from cell_engine.store.collections import Collection
 from cell_engine.store.database import Connection
 
@@ -68,23 +66,11 @@ def refresh(context: dg.OpExecutionContext, defined: DefinedCollection) -> None:
         collection, done = engine(work)
         for one in done:
             context.log_event(dg.AssetObservation(defined.rows_key, metadata=_metadata(one)))
-        _make_known(context, defined, engine(partial(all_batches, collection_id=collection.id)))
+        make_known(context, defined, engine(lambda db: list(all_batches(db, collection.id))))
     except AutofillError as error:
         raise dg.Failure(f"{defined.full_name}: {error}", allow_retries=False) from error
     finally:
         engine.close()
-
-
-def _make_known(context: dg.OpExecutionContext, defined: DefinedCollection, batches: list[Batch]) -> None:
-    """Materializations and partitions of the batches that Dagster has none of: also those of a run that died here."""
-    known = set(context.instance.get_dynamic_partitions(defined.full_name))
-    new = [batch for batch in batches if batch.key not in known]
-    for batch in new:
-        metadata = reports.rows_metadata(batch, batch.source)
-        context.log_event(dg.AssetMaterialization(defined.rows_key, partition=batch.key, metadata=metadata))
-    # Last: until then the next refresh does all of it again.
-    if new:
-        context.instance.add_dynamic_partitions(defined.full_name, [batch.key for batch in new])
 
 
 def _metadata(refreshed: Any) -> dict[str, Any]:

@@ -12,12 +12,11 @@ from autofill_defs.defined import DefinedCollection
 from autofill_defs.engine import PatientEngine
 from autofill_defs.versions import ACTOR, apply_if_unknown
 from cell_engine.specs.version import Column, Version
-from cell_engine.store.batches import Batch, find_batches, list_batches
+from cell_engine.store.batches import Batch, all_batches, find_batches
 from cell_engine.store.collections import Collection, load_version
 from cell_engine.store.database import Connection
 from cell_engine.store.demands import RangeScope, dispatch
 
-_PAGE = 1000
 _NAMED = 5
 
 
@@ -105,7 +104,7 @@ def resolve(
             allow_retries=False,
         )
     if patterns:
-        batches = choose(engine(lambda connection: all_batches(connection, collection.id)), keys)
+        batches = choose(engine(lambda connection: list(all_batches(connection, collection.id))), keys)
     else:
         batches = engine(lambda connection: find_batches(connection, collection.id, keys))
         lacking = set(keys) - {batch.key for batch in batches}
@@ -150,14 +149,6 @@ def choose(batches: Sequence[Batch], wanted: Sequence[str]) -> list[Batch]:
             allow_retries=False,
         )
     return [batches[place] for place in sorted(chosen)]
-
-
-def all_batches(connection: Connection, collection_id: int) -> list[Batch]:
-    """In arrival order."""
-    found: list[Batch] = []
-    while page := list_batches(connection, collection_id, after=found[-1].id if found else 0, limit=_PAGE):
-        found += page
-    return found
 
 
 def _some(names: Sequence[str]) -> str:

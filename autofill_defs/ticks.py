@@ -14,12 +14,13 @@ from autofill_defs.attaching import attach
 from autofill_defs.config import TickConfig
 from autofill_defs.defined import DefinedCollection
 from autofill_defs.engine import PatientEngine
-from autofill_defs.request import Request, all_batches
+from autofill_defs.request import Request
 from autofill_defs.runs import Filled, connected, judge
 from autofill_defs.versions import apply_if_unknown
 from autofill_defs.waiting import wait
 from cell_engine.specs.settings_models import SETTINGS_MODELS
 from cell_engine.specs.version import Column
+from cell_engine.store.batches import all_batches
 from cell_engine.store.collections import load_version
 from cell_engine.store.reading import partition_outcomes
 
@@ -79,7 +80,7 @@ def _request(config: TickConfig, defined: DefinedCollection, engine: PatientEngi
         )
     columns = tuple(one for one in scheduled.values() if not config.columns or one.name in config.columns)
     anew = tuple(column.id for column in columns if is_anew(column))
-    batches = engine(partial(all_batches, collection_id=collection.id))
+    batches = engine(lambda db: list(all_batches(db, collection.id)))
     return Request(collection, version, columns, tuple(batches), force=bool(anew), forced=anew)
 
 

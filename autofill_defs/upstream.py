@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from autofill_defs import reports
 from autofill_defs.defined import DefinedCollection
 from autofill_defs.engine import engine
+from autofill_defs.partitions import make_known
 from autofill_defs.versions import ACTOR, apply_if_unknown
 from cell_engine.errors import AutofillError
-from cell_engine.store.batches import Batch, all_batches
+from cell_engine.store.batches import all_batches
 from cell_engine.store.collections import Collection, load_loading, load_version
 from cell_engine.store.database import Connection
 
@@ -83,7 +83,7 @@ def _load(
             raise dg.Failure(f"{defined.full_name}: {error}", allow_retries=False) from error
         finally:
             # Of a load that has failed half-way, what is in is in.
-            made_known = _make_known(context, defined, all_batches(db, collection.id))
+            made_known = make_known(context, defined, all_batches(db, collection.id))
     metadata = done.metadata | {"new_batches": made_known}
     if done.rejected:
         shown = [f"{line}: {reason}" for line, reason in done.rejected[:_REJECTED_SHOWN]]
@@ -171,16 +171,3 @@ def _prefix(upstream: dg.AssetKey) -> str:
 def _counts(synced: Any) -> dict[str, Any]:
     names = ("inserted", "updated", "restored", "deleted", "unchanged", "withheld", "rejected_lines")
     return {name: getattr(synced, name) for name in names} | {"sync": synced.number}
-
-
-def _make_known(context: dg.AssetExecutionContext, defined: DefinedCollection, batches: Iterator[Batch]) -> int:
-    """Partitions, and materializations of their rows, for the batches that Dagster has none of, those of a load that
-    died before this as well; returns how many."""
-    known = set(context.instance.get_dynamic_partitions(defined.full_name))
-    new = [batch for batch in batches if batch.key not in known]
-    for batch in new:
-        metadata = reports.rows_metadata(batch, batch.source)
-        context.log_event(dg.AssetMaterialization(defined.rows_key, partition=batch.key, metadata=metadata))
-    if new:  # last: until then, the next load does all of it again
-        context.instance.add_dynamic_partitions(defined.full_name, [batch.key for batch in new])
-    return len(new)
