@@ -9,7 +9,9 @@ from autofill_defs.defined import DefinedCollection
 from cell_engine.store.batches import Batch
 
 
-def make_known(context: dg.OpExecutionContext, defined: DefinedCollection, batches: Iterable[Batch]) -> int:
+def make_known(
+    context: dg.OpExecutionContext | dg.AssetExecutionContext, defined: DefinedCollection, batches: Iterable[Batch]
+) -> int:
     """Partitions, and materializations of their rows, for the batches that Dagster has none of, those of a load that
     died before this as well; returns how many."""
     known = set(context.instance.get_dynamic_partitions(defined.full_name))
