@@ -96,7 +96,7 @@ def sync_rows(
             staging = _Staging(sync, version, by, source, on_rows, Synced(sync.number, apply))
             staging.run(records(version))
             check()
-            done, counts = staging.done, sync.compare()
+            done, counts = staging.done, sync.compare(partial=not deletes)
             _plan(done, counts, deletes=deletes, readable=not staging.unreadable)
             if done.deleted > loading.delete_share * counts.alive and not any_deletes:
                 raise LoadError(
@@ -119,7 +119,7 @@ def sync_rows(
 
 def _plan(done: Synced, counts: Counts, *, deletes: bool, readable: bool) -> None:
     done.inserted, done.updated, done.restored = counts.inserts, counts.updates, counts.restores
-    done.unchanged = counts.incoming - counts.inserts - counts.updates - counts.restores
+    done.unchanged = counts.alive - counts.updates - counts.deletes
     if deletes and readable:
         done.deleted = counts.deletes
     elif deletes:

@@ -90,11 +90,12 @@ class Sync:
                 for one in found
             )
 
-    def compare(self) -> Counts:
-        """Find what differs, once the snapshot is staged."""
+    def compare(self, *, partial: bool) -> Counts:
+        """Find what differs, once the snapshot is staged. `partial`: rows that it does not have stay, and so do all
+        that share a key, each of which it is about."""
         with self._turn():
             self._set_wise()
-            self._run("sync_compare", **self._keys)
+            self._run("sync_compare", **self._keys, partial=partial)
             found = self._run("sync_counts").fetchone()
             assert found is not None
             return Counts(*found)

@@ -303,8 +303,8 @@ def test_the_server_that_lost_the_snapshot_is_noticed(
 ) -> None:
     compare = syncing.Sync.compare
 
-    def lose(self: syncing.Sync) -> Any:
-        found = compare(self)
+    def lose(self: syncing.Sync, **how: bool) -> Any:
+        found = compare(self, **how)
         connection.execute("truncate autofill.incoming")
         return found
 
