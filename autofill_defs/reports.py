@@ -17,10 +17,9 @@ _CELL_CHARACTERS = 120
 
 def progress_line(progress: Progress, before: int, elapsed: float) -> str:
     """`before` is the cells that had ended when the run began to wait, `elapsed` seconds ago."""
-    # What cascades to columns that nobody asked for counts as well, and comes on top of the total.
-    total = max(progress.total, progress.done)
-    share = f" ({100 * progress.done / total:.0f} %)" if total else ""
-    parts = [f"dispatch {progress.id}: {progress.done:,} of {total:,} cells{share}"]
+    bound = "at most " if progress.is_bound else ""
+    share = f" ({100 * progress.done / progress.aim:.0f} %)" if progress.aim and not bound else ""
+    parts = [f"dispatch {progress.id}: {progress.done:,} of {bound}{progress.aim:,} cells{share}"]
     if progress.failed:
         parts.append(f"failed: {_counts(progress.failed)}")
     if progress.work:

@@ -129,7 +129,8 @@ def test_a_changed_file_recomputes_its_row_alone(connection: Connection, databas
 def test_all_rows_that_name_a_changed_file_are_computed_again(
     connection: Connection, database: str, files: Path
 ) -> None:
-    made = make(connection, SPEC, rows=[{"file": "a.txt", "note": note} for note in ("1", "2", "3")] + [{"file": "b.txt"}])
+    rows = [{"file": "a.txt", "note": note} for note in ("1", "2", "3")]
+    made = make(connection, SPEC, rows=[*rows, {"file": "b.txt"}])
     for name in ("a.txt", "b.txt"):
         (files / name).write_text(name)
     with running_worker(database, job_types=["reading", "function"]):
