@@ -19,8 +19,9 @@ from cell_engine.store.collections import Collection
 from cell_engine.store.database import Connection
 from cell_engine.store.demands import RangeScope, RowScope
 from cell_engine.store.sampling import cached, namespace_of, read_sample
+from cell_engine.store.syncing import Drawn
 
-__all__ = ["ColumnEstimate", "Estimate", "estimate", "estimate_new"]
+__all__ = ["ColumnEstimate", "Estimate", "estimate", "estimate_changes", "estimate_new"]
 
 _NEW = 2**62  # a signal above all that were given out
 
@@ -62,6 +63,24 @@ def estimate_new(connection: Connection, collection: Collection, version: Versio
     moving = [simulate(row, version, {}, past, changes=True) for row in kept]
     hits = cached(connection, namespace_of(connection, collection.id), _keys(moving))
     return sum_up(version, count, len(kept), moving, moving, past, hits)
+
+
+def estimate_changes(
+    connection: Connection, collection: Collection, version: Version, drawn: Sequence[Drawn], rows: int
+) -> Estimate:
+    """What `rows` rows would take once a snapshot is synced that says of them what it says of those `drawn`."""
+    known = [one.row_id for one in drawn if one.row_id is not None]
+    sample = {one.row_id: one.row for one in read_sample(connection, collection.id, known, deleted=True)}
+    changed: list[Row] = []
+    for row_id, inputs, missing in drawn:
+        before = sample.get(row_id, Row({})) if row_id is not None else Row({})
+        kept = {column: value for column, value in before.inputs.items() if column not in missing}
+        changed.append(Row({**kept, **inputs}, _NEW, before.cells))
+    past = read_past(connection, collection, version, ())
+    moving = [simulate(row, version, {}, past, changes=True) for row in changed]
+    still = [simulate(row, version, {}, past, changes=False) for row in changed]
+    hits = cached(connection, namespace_of(connection, collection.id), _keys(moving))
+    return sum_up(version, rows, len(changed), moving, still, past, hits)
 
 
 def _keys(moving: Sequence[list[Due]]) -> dict[bytes, float | None]:

@@ -75,11 +75,10 @@ def read_past(
                 known.ratios.append(called.tokens_in / asked.characters)
                 known.tokens_in += called.tokens_in
                 known.characters += asked.characters
-    for one in rows:  # also of what costs nothing: a text that was read is as long as others to be read
-        for column_id, known in past.items():
-            cell_ = one.row.cells.get(column_id)
-            if known.answer is None and cell_ is not None and cell_.error_class in (None, PROPOSED):
-                known.answer = cell_.ai_value
+    for column_id, known in past.items():  # also of what costs nothing: texts to be read are as long as those read
+        answered = [one.row.cells[column_id] for one in rows if column_id in one.row.cells]
+        values = (each.ai_value for each in answered if each.error_class in (None, PROPOSED))
+        known.answer = next((value for value in values if value is not None), None)
     return past
 
 

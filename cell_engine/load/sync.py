@@ -19,11 +19,14 @@ from cell_engine.store.batches import Batch, InputsChangedError
 from cell_engine.store.collections import Collection, load_loading, load_version
 from cell_engine.store.database import Connection
 from cell_engine.store.rejected import REJECTED_KEPT, Rejected
-from cell_engine.store.syncing import NAMED_ROWS, Counts, Incoming, Sync
+from cell_engine.store.syncing import NAMED_ROWS, Counts, Drawn, Incoming, Sync
 
 STAGE_LINES = 20_000
 STAGE_BYTES = 32 * 2**20
 """So much of a snapshot is sent at once, whichever comes first."""
+
+DRAWN_ROWS = 400
+"""Rows that are told of what is only compared."""
 
 _REASONS_SHOWN = 3
 
@@ -34,7 +37,8 @@ class Synced:
     first 1,000 of `rejected_lines`.
 
     `restored` had been deleted before, `withheld` are not in the snapshot and stay all the same. `number` is the
-    sync's own, by which what it deleted can be restored.
+    sync's own, by which what it deleted can be restored. `drawn`: where it would do it, some of the rows that would be
+    new, changed or back, for an estimate.
     """
 
     number: int
@@ -49,6 +53,7 @@ class Synced:
     dispatches: list[int] = field(default_factory=list)
     rejected: list[tuple[int, str]] = field(default_factory=list)
     rejected_lines: int = 0
+    drawn: list[Drawn] = field(default_factory=list)
 
     @property
     def changes(self) -> int:
@@ -106,6 +111,7 @@ def sync_rows(
             if apply:
                 _write(sync, done, counts, staging.rejected, f"{key}-{sync.number}", on_rows, deletes)
             else:
+                done.drawn = sync.sample(DRAWN_ROWS)
                 sync.abandon()
             return done
         except InputsChangedError:

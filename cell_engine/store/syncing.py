@@ -45,6 +45,14 @@ class Incoming(NamedTuple):
     missing: tuple[int, ...]
 
 
+class Drawn(NamedTuple):
+    """What a snapshot says of a row, or of a new one: values by column id, and columns that hold nothing now."""
+
+    row_id: int | None
+    inputs: dict[int, Json]
+    missing: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """What a comparison found. `alive`: rows of the collection before; `incoming`: lines of the snapshot."""
@@ -99,6 +107,19 @@ class Sync:
             found = self._run("sync_counts").fetchone()
             assert found is not None
             return Counts(*found)
+
+    def sample(self, limit: int) -> list[Drawn]:
+        """Rows that the comparison found new, changed or back: all of few, by chance of many."""
+        with self._turn():
+            self._set_wise()
+            return [
+                Drawn(
+                    one.row_id,
+                    {int(column): value for column, value in one.inputs.items()},
+                    tuple(map(int, one.missing)),
+                )
+                for one in self._run("sync_sample", limit=limit)
+            ]
 
     def insert(self, key: Callable[[int], str], told: Callable[[int], None]) -> list[Batch]:
         """New rows, in batches of the keys that `key` gives to their numbers, each with its dispatch."""
