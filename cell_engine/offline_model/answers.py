@@ -23,6 +23,7 @@ from cell_engine.offline_model.grounds import (
     unit_of,
 )
 from cell_engine.offline_model.media import seen
+from cell_engine.offline_model.notes import told
 from cell_engine.offline_model.switches import Fault
 
 _LIST_LENGTH = 5
@@ -143,7 +144,7 @@ def _prompt(messages: list[tuple[str, str]]) -> _Prompt:
     correct an answer that was given; without any cells, the first."""
     asked = [text for role, text in messages if role == "user"] or [messages[-1][1]]
     text = next((text for text in reversed(asked) if _CELL.search(text)), asked[0])
-    cells = tuple(Cell(match.group(2), match.group(3)) for match in _CELL.finditer(text))
+    cells = tuple(Cell(match.group(2), told(match.group(3))) for match in _CELL.finditer(text))
     if cells:
         return _Prompt(_CELL.sub(" ", text), "\n\n".join(cell.text for cell in cells), cells)
     for separator in ("\n\n", "\n", ": "):
