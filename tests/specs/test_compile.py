@@ -826,3 +826,18 @@ def test_examples_are_kept_by_key_and_a_rename_changes_none() -> None:
         {"inputs": {"a": "of May 1"}, "output": "2024-05-01", "not_found": None, "evidence": []},
         {"inputs": {}, "output": None, "not_found": "no date", "evidence": []},
     ]
+
+
+def test_another_type_of_an_input_is_another_version_and_no_other_definition_of_what_reads_it() -> None:
+    """A column is given values, and these stay as they were loaded; where files lie is another matter."""
+
+    def compiled(type_: str) -> CompiledSpec:
+        return compile_text(
+            "{namespace: n, name: c, columns: [{name: a, type: TYPE}, "
+            "{name: b, type: text, kind: llm, llm: {model: m, prompt: 'x {{a}}'}}]}".replace("TYPE", type_)
+        )
+
+    text, integer, file = compiled("text"), compiled("integer"), compiled("file")
+    assert text.hash != integer.hash
+    assert text.columns[1].hash == integer.columns[1].hash
+    assert text.columns[1].hash != file.columns[1].hash
