@@ -181,7 +181,11 @@ async def test_quotes_of_the_last_answer_stand_in_the_text_itself(
 ) -> None:
     def said(value: Json, *quotes: str, not_found: str | None = None) -> Script:
         evidence = [{"column": "a", "quote": quote} for quote in quotes]
-        return Script(completion(json.dumps({"evidence": evidence, "value": value, "not_found": not_found})))
+        return Script(
+            completion(
+                json.dumps({"evidence": evidence, "value": value if not_found is None else {"not_found": not_found}})
+            )
+        )
 
     asking = replace(column(), settings={**column().settings, "evidence": "required"})
     script = [
