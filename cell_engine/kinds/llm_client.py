@@ -18,6 +18,7 @@ from cell_engine.kinds.base import Failure, Outcome, Traffic
 from cell_engine.kinds.limits import note_limits
 from cell_engine.kinds.provider_errors import failure_of
 from cell_engine.prices import prices
+from cell_engine.specs.settings_models import may_hold_key
 from cell_engine.specs.text import Json, shorten
 
 _CONNECT_SECONDS = 15.0
@@ -225,7 +226,7 @@ class Clients:
             return _NO_KEY
         if endpoint.key == "OPENAI_API_KEY" and self._api_key:
             return self._api_key
-        return os.environ.get(endpoint.key)
+        return os.environ.get(endpoint.key) if may_hold_key(endpoint.key) else None
 
     def _client(self, endpoint: Endpoint) -> _Client:
         client = self._opened.get(endpoint)

@@ -374,6 +374,12 @@ MISTAKES = [
             ("base_url: 'ftp://x'", "base_url: expected an address such as https://host/v1$"),
             ("base_url: 'https://me:hunter2@host/v1'", "base_url: an address has no user, password or query here"),
             ("base_url: 'https://host/v1?key=hunter2'", "an address has no user, password or query here"),
+            (
+                "key: AUTOFILL_DATABASE_URL",
+                "key: its name ends in KEY or TOKEN, and does not begin with AUTOFILL_ or AWS_",
+            ),
+            ("key: AWS_SECRET_ACCESS_KEY", "does not begin with AUTOFILL_ or AWS_"),
+            ("key: key-sk", "never the key itself"),
             ("key: sk-hunter2hunter2", "key: expected the name of an environment variable in capitals, never the key"),
             ("reasoning_effort: huge", "reasoning_effort: expected 'none', .* got 'huge'"),
             ("evidence: yes", "evidence: expected 'required', got 'yes'"),
