@@ -1,12 +1,15 @@
 """A collection's assets: its rows, which arrive from outside, and its computed columns, which one step fills."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import dagster as dg
 
+from autofill_defs.config import FillConfig
 from autofill_defs.defined import DefinedCollection
-from autofill_defs.runs import FillConfig, fill
-from cell_engine.specs.compiled import SpecColumn
+from autofill_defs.runs import fill
+from autofill_defs.sparse import build_batches_job
+from cell_engine.specs.compiled import SpecColumn, SpecDependency
 
 
 def build_assets(defined: DefinedCollection) -> dg.Definitions:
@@ -31,25 +34,34 @@ def build_assets(defined: DefinedCollection) -> dg.Definitions:
         description=f"Fill the computed columns of {defined.full_name} for some of its batches.",
         selection=dg.AssetSelection.assets(*(defined.column_key(column.name) for column in defined.computed)),
         executor_def=dg.in_process_executor,
+        tags=dict(defined.tags),
     )
-    return dg.Definitions(assets=[rows, columns], jobs=[job])
+    return dg.Definitions(assets=[rows, columns], jobs=[job, build_batches_job(defined)])
 
 
 def _rows_spec(defined: DefinedCollection) -> dg.AssetSpec:
-    columns = [
-        dg.TableColumn(column.name, type=_type(column), constraints=dg.TableColumnConstraints(nullable=True))
-        for column in defined.inputs
+    sources = [
+        f"Drop a CSV, TSV, JSON Lines or Parquet file into `{defined.inbox}` to add one.",
+        f"Entries of the feed {defined.spec.loading.feed}." if defined.spec.loading.feed else "",
+        *(
+            f"Files `{column.files.pattern}` below `{column.files.root}`, a row each."
+            for column in defined.inputs
+            if column.files is not None and column.files.pattern is not None
+        ),
     ]
     return dg.AssetSpec(
         defined.rows_key,
-        description=f"The rows of {defined.full_name}, a partition for each batch that arrived. Drop a CSV, "
-        f"TSV, JSON Lines or Parquet file into `{defined.inbox}` to add one.",
+        description=f"The rows of {defined.full_name}, a partition for each batch that arrived. "
+        + " ".join(filter(None, sources)),
         partitions_def=defined.partitions,
-        group_name=defined.identifier,
+        group_name=defined.group or defined.identifier,
+        owners=defined.owners,
+        tags=defined.tags,
         kinds={"table", "postgres"},
         metadata={
-            "dagster/column_schema": dg.TableSchema(columns=columns),
+            "dagster/column_schema": dg.TableSchema(columns=[_schema(column) for column in defined.inputs]),
             "inbox": dg.MetadataValue.path(str(defined.inbox)),
+            **_code(defined, None),
         },
     )
 
@@ -57,11 +69,11 @@ def _rows_spec(defined: DefinedCollection) -> dg.AssetSpec:
 def _column_spec(defined: DefinedCollection, column: SpecColumn) -> dg.AssetSpec:
     by_key = {one.key: one for one in defined.spec.columns}
     deps = [dep for dep in column.deps if not dep.silent]
-    read = [by_key[dep.column] for dep in deps]
-    upstream = {defined.column_key(one.name) if one.kind is not None else defined.rows_key for one in read}
-    reads = ", ".join(
-        f"`{one.name}` (optional)" if dep.optional else f"`{one.name}`" for one, dep in zip(read, deps, strict=True)
-    )
+    upstream = {
+        defined.column_key(one.name) if one.kind is not None else defined.rows_key
+        for one in (by_key[dep.column] for dep in deps)
+    }
+    reads = ", ".join(_read(by_key[dep.column], dep) for dep in deps)
     mode = {
         "on_change": "Recomputed as soon as what it reads changes.",
         "cron": "Recomputed by its schedule.",
@@ -73,11 +85,49 @@ def _column_spec(defined: DefinedCollection, column: SpecColumn) -> dg.AssetSpec
         description="\n\n".join(
             [f"A {_type(column)} by `{column.kind}`, from {reads}. {mode}{_review(column)}", *_settings(column)]
         ),
-        group_name=defined.identifier,
+        skippable=True,  # a dry run materializes nothing
+        group_name=defined.group or defined.identifier,
+        owners=defined.owners,
+        tags=defined.tags,
         kinds={str(column.kind), "postgres"},
         code_version=column.hash.hex(),
-        metadata={"mode": column.mode, "type": _type(column), "definition": dg.MetadataValue.json(column.normalized)},
+        metadata={
+            "dagster/column_schema": dg.TableSchema(columns=[_schema(column)]),
+            "mode": column.mode,
+            "type": _type(column),
+            "max_error_rate": defined.max_error_rate,
+            "definition": dg.MetadataValue.json(column.normalized),
+            **_code(defined, column),
+        },
     )
+
+
+def _read(column: SpecColumn, dep: SpecDependency) -> str:
+    said = [
+        *(["optional"] if dep.optional else []),
+        *([f"not found: {dep.not_found}"] if dep.not_found is not None else []),
+    ]
+    return f"`{column.name}`" + (f" ({', '.join(said)})" if said else "")
+
+
+def _schema(column: SpecColumn) -> dg.TableColumn:
+    return dg.TableColumn(
+        column.name,
+        type=_type(column),
+        constraints=dg.TableColumnConstraints(
+            nullable=True,
+            other=[f"one of: {', '.join(column.type.choices)}"] if column.type.choices else [],
+        ),
+    )
+
+
+def _code(defined: DefinedCollection, column: SpecColumn | None) -> dict[str, Any]:
+    """Where the column, or the collection, stands in its YAML."""
+    if defined.file is None:
+        return {}
+    line = defined.lines.get(column.name, 1) if column is not None else 1
+    reference = dg.LocalFileCodeReference(file_path=str(defined.file), line_number=line, label=defined.file.name)
+    return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
 
 
 def _type(column: SpecColumn) -> str:
@@ -96,6 +146,8 @@ def _review(column: SpecColumn) -> str:
 def _settings(column: SpecColumn) -> Iterator[str]:
     """A kind's settings for people; the prompt as it stands in the YAML."""
     for name, value in column.settings.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{key}: {one}" for key, one in value.items())
         if isinstance(value, list):
             value = "".join(f"{{{{{part['column']}}}}}" if isinstance(part, dict) else str(part) for part in value)
         yield f"**{name}**\n```\n{value}\n```" if "\n" in str(value) else f"**{name}**: {value}"

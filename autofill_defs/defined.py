@@ -1,6 +1,7 @@
 """A collection as this code location defines it, and every name that Dagster knows it by."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -10,14 +11,26 @@ from cell_engine.specs.compile import CompiledSpec
 from cell_engine.specs.compiled import SpecColumn
 
 ROWS = "rows"
+MAX_ERROR_RATE = 0.05
+"""Of a run's cells, where the component declares no other."""
 
 
 @dataclass(frozen=True)
 class DefinedCollection:
-    """`spec` as compiled when the code location was loaded; files dropped into `inbox` become rows."""
+    """`spec` as compiled when the code location was loaded; files dropped into `inbox` become rows.
+
+    `owners`, `tags` and `group` are those of its assets (None: a group of its own). Runs fail above `max_error_rate`.
+    `file` is the YAML, and `lines` where its columns begin in it; both may be unknown.
+    """
 
     spec: CompiledSpec
     inbox: Path
+    owners: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    group: str | None = None
+    max_error_rate: float = MAX_ERROR_RATE
+    file: Path | None = None
+    lines: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def full_name(self) -> str:

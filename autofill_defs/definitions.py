@@ -4,7 +4,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from autofill_defs.sensors import janitor
+from autofill_defs.janitor import janitor
 
 
 @dg.definitions

@@ -1,25 +1,34 @@
 """What a run says in Dagster: progress lines, and the metadata of materializations."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import dagster as dg
+import yaml
 
+from autofill_defs.defined import DefinedCollection
+from cell_engine.estimate import ColumnEstimate, Estimate
 from cell_engine.prices import as_dollars, spent
 from cell_engine.specs.text import Json, shorten
 from cell_engine.store.batches import Batch
-from cell_engine.store.reading import FAILED, PartitionOutcome, Progress, ShownCell
+from cell_engine.store.reading import FAILED, ErrorExample, PartitionOutcome, Progress, ShownCell
 
 PREVIEW_ROWS = 5
 _REJECTED_SHOWN = 20
 _CELL_CHARACTERS = 120
+_BAR = 30
 
 
-def progress_line(progress: Progress, before: int, elapsed: float) -> str:
-    """`before` is the cells that had ended when the run began to wait, `elapsed` seconds ago."""
-    bound = "at most " if progress.is_bound else ""
-    share = f" ({100 * progress.done / progress.aim:.0f} %)" if progress.aim and not bound else ""
-    parts = [f"dispatch {progress.id}: {progress.done:,} of {bound}{progress.aim:,} cells{share}"]
+def progress_line(progress: Progress) -> str:
+    """How far, what of it failed, what it has cost, and how long it will take at the pace of the last minute."""
+    # What cascades to columns that nobody asked for counts as well, and comes on top of the total.
+    total = max(progress.total, progress.done)
+    if progress.only_if is None:
+        share = f" ({100 * progress.done / total:.0f} %)" if total else ""
+        parts = [f"dispatch {progress.id}: {progress.done:,} of {total:,} cells{share}"]
+    else:  # how many it will find nobody knows
+        parts = [f"dispatch {progress.id}: {progress.done:,} cells, found in {progress.rows:,} rows"]
     if progress.failed:
         parts.append(f"failed: {_counts(progress.failed)}")
     if progress.work:
@@ -29,10 +38,12 @@ def progress_line(progress: Progress, before: int, elapsed: float) -> str:
     if progress.tokens_in or progress.tokens_out:
         parts.append(f"tokens: {progress.tokens_in:,} in, {progress.tokens_out:,} out")
         parts.append(f"cost: {spent(progress.cost, progress.unpriced)}")
-    if progress.paused_at is not None and progress.pause_reason is not None:
-        parts.append(f"paused: {progress.pause_reason}")
-    if before < progress.done < progress.total:
-        parts.append(f"about {elapsed * (progress.total - progress.done) / (progress.done - before):,.0f} s left")
+    if progress.paused_at is not None:
+        parts.append(f"paused: {progress.pause_reason or 'by somebody'}")
+    if progress.eta is not None:
+        parts.append(f"about {progress.eta:,.0f} s left")
+    if progress.ended_at is not None:
+        parts.append("ended")
     return "; ".join(parts)
 
 
@@ -74,6 +85,70 @@ def partition_metadata(batch: Batch, outcome: PartitionOutcome | None) -> dict[s
     return metadata
 
 
+def pace_metadata(seconds: float, cells: Sequence[int]) -> dict[str, Any]:
+    """How fast a run's cells ended, from its dispatch to its end: as a number, which Dagster plots from run to run, and
+    drawn over its time. As text: the UI drops images that are part of Markdown."""
+    each = seconds / max(len(cells), 1)
+    highest = max(cells, default=0)
+    if not highest or not each:
+        return {}
+    lines = [
+        f"{_clock(number * each):>8}  {_bar(count / highest):<{_BAR}}  {count / each:,.1f}"
+        for number, count in enumerate(cells)
+    ]
+    return {
+        "cells_per_second": round(sum(cells) / seconds, 2),
+        "throughput": dg.MetadataValue.md(
+            "```\n" + "\n".join([*lines, f"{_clock(seconds):>8}  cells a second"]) + "\n```"
+        ),
+    }
+
+
+def errors_metadata(
+    defined: DefinedCollection, column: str, batch: str, examples: Sequence[ErrorExample]
+) -> dict[str, Any]:
+    """A cell of each class of error in a column and batch, and the two ways to try them all again."""
+    classes = sorted({one.error_class for one in examples})
+    table = _table(("class", "row", "error"), ((one.error_class, str(one.row_id), one.error or "") for one in examples))
+    chosen = " ".join(f"--class {one}" for one in classes)
+    again = f"autofill retry {defined.full_name} {chosen} --column {column} --batch {shlex.quote(batch)}"
+    config = {"ops": {f"fill_{defined.identifier}": {"config": {"error_classes": classes}}}}
+    return {
+        "errors": dg.MetadataValue.md(table),
+        "retry": dg.MetadataValue.md(
+            f"```\n{again}\n```\nor materialize this partition with the run config\n"
+            f"```yaml\n{yaml.safe_dump(config, sort_keys=False)}```"
+        ),
+    }
+
+
+def estimate_metadata(estimate: Estimate, column: ColumnEstimate | None) -> dict[str, Any]:
+    """Of a dry run: one column's share, and what the whole would come to."""
+    metadata: dict[str, Any] = {
+        "dry_run": True,
+        "cells": column.cells if column is not None else 0,
+        "run_cells": estimate.cells,
+        "run_cost_usd": as_dollars(estimate.cost) or 0.0,
+        "run_cost_low_usd": as_dollars(estimate.low) or 0.0,
+        "run_cost_high_usd": as_dollars(estimate.high) or 0.0,
+        "sampled_rows": estimate.sampled,
+        "rows": estimate.rows,
+        "summary": estimate.summary,
+    }
+    if column is not None:
+        metadata |= {
+            "cells_at_least": column.least,
+            "from_the_cache": column.cached,
+            "tokens_in": column.tokens_in,
+            "tokens_out": column.tokens_out,
+            "model": column.model or "none",
+            "basis": column.basis,
+        }
+        if column.cost is not None:
+            metadata["cost_usd"] = as_dollars(column.cost)
+    return metadata
+
+
 def preview(cells: Sequence[ShownCell]) -> dg.MarkdownMetadataValue:
     """The first cells of a column in a batch as a table."""
     return dg.MetadataValue.md(
@@ -107,6 +182,22 @@ def rows_metadata(batch: Batch, path: str) -> dict[str, Any]:
             _table(("line", "reason"), ((str(line), reason) for line, reason in shown))
         )
     return metadata
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes:.0f}:{rest:04.1f}" if minutes < 60 else f"{minutes // 60:.0f}:{minutes % 60:02.0f}:{rest:02.0f}"
+
+
+def _bar(share: float) -> str:
+    eighths = round(share * _BAR * 8)
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+
+
+def files_table(files: Sequence[tuple[str, int, int]]) -> dg.MarkdownMetadataValue:
+    """Of a batch's files, some: name, rows, rejected lines."""
+    shown = ((name, f"{rows:,}", f"{rejected:,}") for name, rows, rejected in files)
+    return dg.MetadataValue.md(_table(("file", "rows", "rejected"), shown))
 
 
 def _counts(counts: dict[str, int]) -> str:

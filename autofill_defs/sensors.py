@@ -1,4 +1,4 @@
-"""The sensors: files that arrive, and the janitor.
+"""The sensor of a collection's arrivals: what is dropped becomes batches, and every batch becomes known to Dagster.
 
 A sensor that exceeds its time keeps running beside its next tick, and its daemon may be killed between any two effects.
 So each effect is idempotent, and what a tick hands over is worked out from what is there, not from what it just did.
@@ -6,46 +6,40 @@ So each effect is idempotent, and what a tick hands over is worked out from what
 
 import threading
 import time
+from collections.abc import Collection as Container
 from collections.abc import Sequence
-from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import dagster as dg
-import psycopg
 
 from autofill_defs import reports
+from autofill_defs.arrivals import INBOX_ACTOR, SHOWN_REFUSALS, Refusal, load_arrived
 from autofill_defs.defined import DefinedCollection
 from autofill_defs.engine import engine
-from autofill_defs.inbox import Found, Memory, find_files
+from autofill_defs.inbox import Memory
 from autofill_defs.versions import ACTOR, apply_if_changed
-from cell_engine.errors import AutofillError
-from cell_engine.store.batches import Batch, find_batches
-from cell_engine.store.budgets import enforce_all
+from cell_engine.store.batches import Batch, count_batches, list_batches, list_files, unknown_batches
 from cell_engine.store.collections import Collection, find_collection
 from cell_engine.store.database import Connection
-from cell_engine.store.upkeep import is_alone, keep_up, vacuum_work
-from cell_engine.store.usage import ROLL_BATCH, roll_up
 
 # The daemon's own loop is 5 s: this is every round of it.
 _LOOK_EVERY = 3
-# Seconds and counts within which a tick begins with another file: one tick stays well below its time limit (60 s by
-# default), and its daemon writes an event or more for each batch.
-_LOADING_TIME = 20.0
-_BATCHES_A_TICK = 100
 _LOAD_STATEMENT_TIMEOUT = 120.0
-
-_JANITOR_EVERY = 30
-_JANITOR_STATEMENT_TIMEOUT = 20.0
+# Its daemon writes an event for each, one after the other: 5 to 20 ms.
+_BATCHES_A_TICK = 200
+# Seconds in which a run that loads rows itself has made its batches known, too.
+_RUNS_OWN = 120.0
 
 _REASONS_SHOWN = 5
+_FILES_SHOWN = 20
 
 AssetEvent: TypeAlias = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 
 
 def build_inbox_sensor(defined: DefinedCollection) -> dg.SensorDefinition:
-    """The sensor of one collection's inbox."""
+    """The sensor of one collection's arrivals."""
     looking = threading.Lock()
 
     def inbox(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
@@ -63,9 +57,10 @@ def build_inbox_sensor(defined: DefinedCollection) -> dg.SensorDefinition:
         job_name=defined.identifier if defined.computed else None,
         minimum_interval_seconds=_LOOK_EVERY,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Loads the CSV, TSV, JSON Lines and Parquet files dropped into {defined.inbox} as batches of "
-        f"{defined.full_name}, and requests the run that fills their columns. A file is loaded once two "
-        "looks find it unchanged. Keeps the collection's definition applied.",
+        description=f"Loads the CSV, TSV, JSON Lines, Parquet and Excel files dropped into {defined.inbox} as batches "
+        f"of {defined.full_name}, small ones together, and what is new in the folder of its `files`, if it has one. "
+        "Requests the run that fills their columns. A file is loaded once two looks find it unchanged. Makes batches "
+        "known that came in by any other way, and keeps the collection's definition applied.",
     )
 
 
@@ -79,80 +74,61 @@ def look(context: dg.SensorEvaluationContext, defined: DefinedCollection) -> dg.
             memory.reconsider()
             if applied.created:
                 context.log.info(f"applied version {applied.version.number} of {defined.full_name}")
-        defined.inbox.mkdir(parents=True, exist_ok=True)
-        settled = memory.look(find_files(defined.inbox))
-        batches, refused = _load(context, connection, defined, memory, settled)
-    added, events, requests = _register(context, defined, batches)
-    events += [
-        dg.AssetObservation(
-            defined.rows_key,
-            description=f"{file.name} was not loaded: {reason}",
-            metadata={"path": dg.MetadataValue.path(str(file.path)), "reason": reason},
-        )
-        for file, reason in refused
-    ]
+        collection = find_collection(connection, defined.full_name)
+        if memory.last is None:
+            memory.last = count_batches(connection, collection.id)[1]
+        done = load_arrived(context.log, connection, collection, defined, memory)
+        partitions = list(context.instance.get_dynamic_partitions(defined.full_name))
+        batches = _unregistered(connection, collection, memory, partitions)
+        metadata = {batch.key: _rows_metadata(connection, collection, defined, batch) for batch in batches}
+    added, events, requests = _register(context, defined, partitions, batches, metadata)
+    events += _observations(defined, done.refused)
+    notes = [*done.notes, *([f"batches made known: {len(batches):,}"] if batches else [])]
     return dg.SensorResult(
         run_requests=requests,
-        skip_reason=None if requests else dg.SkipReason(_summary(defined, memory)),
+        skip_reason=None if requests else dg.SkipReason("; ".join([_summary(defined, memory), *notes])),
         dynamic_partitions_requests=[defined.partitions.build_add_request(added)] if added else [],
         asset_events=events,
         cursor=memory.dump(),
     )
 
 
-def _load(
-    context: dg.SensorEvaluationContext,
-    connection: Connection,
-    defined: DefinedCollection,
-    memory: Memory,
-    settled: Sequence[Found],
-) -> tuple[list[tuple[Batch, Path]], list[tuple[Found, str]]]:
-    """Load as many of the settled files as a tick has time for; the others stay so. One bad file stops no other."""
-    batches: list[tuple[Batch, Path]] = []
-    refused: list[tuple[Found, str]] = []
-    collection = find_collection(connection, defined.full_name)
-    deadline = time.monotonic() + _LOADING_TIME
-    for file in settled:
-        if time.monotonic() > deadline or len(batches) + len(refused) >= _BATCHES_A_TICK:
+def _unregistered(
+    connection: Connection, collection: Collection, memory: Memory, partitions: Sequence[str]
+) -> list[Batch]:
+    """Batches that Dagster may not know yet, in arrival order.
+
+    Those that this sensor has loaded are known by the cursor: a partition that is there does not say that its run was
+    requested. The others have come with their own demand, and have no run: a partition that is there has had its event
+    before it. That holds also for one that commits after others with higher ids.
+    """
+    count, _ = count_batches(connection, collection.id)
+    assert memory.last is not None
+    later = list_batches(connection, collection.id, after=memory.last, limit=_BATCHES_A_TICK)
+    found = {batch.id: batch for batch in later if batch.actor == INBOX_ACTOR}
+    if count != memory.batches:
+        others = unknown_batches(connection, collection.id, partitions, limit=_BATCHES_A_TICK)
+        now = time.time()
+        ripe = [one for one in others if one.actor != ACTOR or now - one.loaded_at.timestamp() > _RUNS_OWN]
+        found |= {batch.id: batch for batch in ripe}
+        # Looked at again where not all could be taken.
+        memory.batches = count if len(ripe) == len(others) < _BATCHES_A_TICK else None
+    taken = sorted(found)[:_BATCHES_A_TICK]
+    if len(taken) < len(found):
+        memory.batches = None
+    for batch in later:
+        if batch.id in found and batch.id not in taken:
             break
-        loaded, reason = _load_file(connection, collection, file.path)
-        batches += ((batch, file.path) for batch in loaded)
-        if reason is None:
-            memory.load(file)
-            rows, rejected = (sum(one.rows for one in loaded), sum(one.rejected_rows for one in loaded))
-            context.log.info(f"{file.name}: {rows:,} rows, {rejected:,} lines rejected")
-        else:
-            memory.refuse(file, reason)
-            refused.append((file, reason))
-            context.log.warning(f"{file.name} was not loaded: {reason}")
-    return batches, refused
-
-
-def _load_file(connection: Connection, collection: Collection, path: Path) -> tuple[list[Batch], str | None]:
-    """The file's batches, and why it could not be loaded, or not any further; None if it is in."""
-    # Polars is not for every process that loads the definitions: the runs do without.
-    from cell_engine.load import LoadError, batch_keys, load_file
-
-    try:
-        return load_file(connection, collection, path, actor=ACTOR, demand=False).batches, None
-    except (psycopg.OperationalError, psycopg.InterfaceError):
-        raise
-    except (AutofillError, OSError) as error:
-        reason = str(error)
-    except Exception as error:  # noqa: BLE001 (whatever it is, it is this file's, and the next one is to go in)
-        reason = f"{type(error).__name__}: {error}"
-    found: list[Batch] = []
-    with suppress(LoadError):
-        prefix = batch_keys(path)
-        while more := find_batches(connection, collection.id, [f"{prefix}-{len(found) + 1:04d}"]):
-            found += more
-    return found, reason
+        memory.last = batch.id
+    return [found[number] for number in taken]
 
 
 def _register(
     context: dg.SensorEvaluationContext,
     defined: DefinedCollection,
-    batches: Sequence[tuple[Batch, Path]],
+    partitions: Sequence[str],
+    batches: Sequence[Batch],
+    metadata: dict[str, dict[str, Any]],
 ) -> tuple[list[str], list[AssetEvent], list[dg.RunRequest]]:
     """What makes Dagster know the batches: partition keys to add, materializations of rows, and run requests.
 
@@ -160,35 +136,35 @@ def _register(
     """
     if not batches:
         return [], [], []
-    by_key = {batch.key: (batch, path) for batch, path in batches}
-    partitions = list(context.instance.get_dynamic_partitions(defined.full_name))
+    keys = [batch.key for batch in batches]
     known = set(partitions)
-    added = [key for key in by_key if key not in known]
+    added = [key for key in keys if key not in known]
     materialized = {
         record.partition_key
         for record in context.instance.fetch_materializations(
-            dg.AssetRecordsFilter(asset_key=defined.rows_key, asset_partitions=list(by_key)), limit=10 * len(by_key)
+            dg.AssetRecordsFilter(asset_key=defined.rows_key, asset_partitions=keys), limit=10 * len(keys)
         ).records
     }
     events: list[AssetEvent] = [
-        dg.AssetMaterialization(defined.rows_key, partition=key, metadata=reports.rows_metadata(batch, str(path)))
-        for key, (batch, path) in by_key.items()
+        dg.AssetMaterialization(defined.rows_key, partition=key, metadata=metadata[key])
+        for key in keys
         if key not in materialized
     ]
     columns = [defined.column_key(column.name) for column in defined.computed if column.mode == "on_change"]
+    undemanded = {batch.key for batch in batches if batch.actor == INBOX_ACTOR and batch.rows}
     requests = [
         dg.RunRequest(
-            run_key=blake2b("\n".join(keys).encode(), digest_size=12).hexdigest(),
+            run_key=blake2b("\n".join(range_).encode(), digest_size=12).hexdigest(),
             asset_selection=columns,
-            tags={"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]},
+            tags={"dagster/asset_partition_range_start": range_[0], "dagster/asset_partition_range_end": range_[-1]},
         )
-        for keys in contiguous([*partitions, *added], by_key)
+        for range_ in contiguous([*partitions, *added], undemanded)
         if columns
     ]
     return added, events, requests
 
 
-def contiguous(order: Sequence[str], wanted: "dict[str, tuple[Batch, Path]] | set[str]") -> list[list[str]]:
+def contiguous(order: Sequence[str], wanted: Container[str]) -> list[list[str]]:
     """The wanted keys as runs of neighbours in `order`: a range of partitions takes in all between its ends."""
     ranges: list[list[str]] = []
     last = -2
@@ -202,36 +178,49 @@ def contiguous(order: Sequence[str], wanted: "dict[str, tuple[Batch, Path]] | se
     return ranges
 
 
+def _rows_metadata(
+    connection: Connection, collection: Collection, defined: DefinedCollection, batch: Batch
+) -> dict[str, Any]:
+    files = list_files(connection, collection.id, batch.id, _FILES_SHOWN)
+    alone = len(files) == 1 and batch.actor == INBOX_ACTOR
+    path = defined.inbox / batch.source if alone else Path(batch.source)
+    metadata = dict(reports.rows_metadata(batch, str(path)))
+    if len(files) > 1:
+        metadata["files"] = reports.files_table([(one.name, one.rows, one.rejected_rows) for one in files])
+    return metadata
+
+
+def _observations(defined: DefinedCollection, refused: Sequence[Refusal]) -> list[dg.AssetObservation]:
+    """Of each file that was not loaded; where they are many, of the first, and one of all the others."""
+    events = [
+        dg.AssetObservation(
+            defined.rows_key,
+            description=f"{one.name} was not loaded: {one.reason}",
+            metadata={"path": dg.MetadataValue.path(str(one.path)), "reason": one.reason},
+        )
+        for one in refused[:SHOWN_REFUSALS]
+    ]
+    more = refused[SHOWN_REFUSALS:]
+    if more:
+        names = ", ".join(one.name for one in more[:SHOWN_REFUSALS])
+        events.append(
+            dg.AssetObservation(
+                defined.rows_key,
+                description=f"{len(more):,} more files were not loaded, the first of them {names}",
+                metadata={"path": dg.MetadataValue.path(str(defined.inbox)), "reason": more[0].reason},
+            )
+        )
+    return events
+
+
 def _summary(defined: DefinedCollection, memory: Memory) -> str:
-    parts = [f"{defined.inbox}: loaded {len(memory.loaded):,}"]
-    if memory.seen:
-        parts.append(f"waiting for {len(memory.seen):,} to stop changing")
-    if memory.refused:
-        shown = [f"{name}: {reason}" for name, (_, _, reason) in list(memory.refused.items())[:_REASONS_SHOWN]]
-        parts.append(f"not loaded until they change {len(memory.refused):,}: " + "; ".join(shown))
+    parts = [f"{defined.inbox}: loaded {len(memory.inbox.loaded):,}"]
+    waiting = len(memory.inbox.seen) + len(memory.files.seen)
+    if waiting:
+        parts.append(f"waiting for {waiting:,} to stop changing")
+    refused = len(memory.inbox.refused) + len(memory.files.refused)
+    if refused:
+        reasons = [*memory.inbox.reasons.items(), *memory.files.reasons.items()][:_REASONS_SHOWN]
+        shown = "; ".join(f"{name}: {reason}" for name, reason in reasons)
+        parts.append(f"not loaded until they change {refused:,}: {shown}")
     return ", ".join(parts)
-
-
-@dg.sensor(
-    minimum_interval_seconds=_JANITOR_EVERY,
-    default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Gives the work of dead workers to others and ends dispatches that are over. `autofill janitor` does "
-    "the same in a process of its own; several at once are safe.",
-)
-def janitor() -> dg.SkipReason:
-    with (
-        engine("dagster janitor lock", _JANITOR_STATEMENT_TIMEOUT) as guard,
-        engine("dagster janitor", _JANITOR_STATEMENT_TIMEOUT) as connection,
-        guard.transaction(),
-    ):
-        # Rounds that outlast their tick must not pile up.
-        if not is_alone(guard, "autofill.janitor.sensor"):
-            return dg.SkipReason("another round is under way")
-        done = keep_up(connection)
-        vacuum_work(connection)
-        enforce_all(connection)
-        while roll_up(connection) == ROLL_BATCH:
-            pass
-    return dg.SkipReason(
-        f"workers ended: {done.workers}, visits given back: {done.visits}, dispatches ended: {done.dispatches}"
-    )

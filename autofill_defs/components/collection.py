@@ -6,18 +6,34 @@ import dagster as dg
 from pydantic import Field
 
 from autofill_defs.assets import build_assets
-from autofill_defs.defined import ROWS, DefinedCollection
+from autofill_defs.components.scaffolding import CollectionScaffolder
+from autofill_defs.defined import MAX_ERROR_RATE, ROWS, DefinedCollection
 from autofill_defs.sensors import build_inbox_sensor
 from cell_engine.errors import AutofillError
 from cell_engine.settings import get_settings
 from cell_engine.specs.compile import compile_file
+from cell_engine.specs.yaml_lines import read_file
 
 
+@dg.scaffold_with(CollectionScaffolder)
 class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
     """A collection: a table whose computed columns an AI fills in.
 
-    Makes an asset of its rows and one of each computed column, partitioned by batch, the job that fills them, and a
-    sensor that loads the files dropped into its inbox. Needs no database to load.
+    Makes an asset of its **rows** and one of **each computed column**, partitioned by batch, in the order in which they
+    depend on one another; the **job** that fills any columns of any range of batches, as one dispatch, and the job that
+    takes any set of batches; and a **sensor** that loads the files dropped into its inbox. Loads without a database.
+
+    The collection's own YAML (`spec`) declares its columns: types, prompts, what each reads, when it is recomputed. A
+    change of it is a new version of the collection, applied when the definitions are reloaded.
+
+        type: autofill_defs.components.collection.CollectionComponent
+        attributes:
+          spec: collection.yaml
+          owners: [team:data]
+          tags: {domain: support}
+
+    `dg scaffold defs autofill_defs.components.collection.CollectionComponent NAME` writes both files; `dg check yaml`
+    and `dg check defs` name mistakes by file and line.
     """
 
     spec: str = Field(
@@ -31,13 +47,53 @@ class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
         examples=["inbox/demo/packages", "/data/incoming/packages"],
     )
 
+    owners: list[str] = Field(
+        default_factory=list,
+        description="Owners of all of its assets: e-mail addresses, or teams.",
+        examples=[["team:data", "somebody@example.com"]],
+    )
+    tags: dict[str, str] = Field(
+        default_factory=dict,
+        description="Tags of all of its assets and of its jobs' runs.",
+        examples=[{"domain": "support"}],
+    )
+    group: str | None = Field(
+        default=None,
+        description="The asset group; by default one of its own, NAMESPACE__NAME.",
+        examples=["support"],
+    )
+    max_error_rate: float = Field(
+        default=MAX_ERROR_RATE,
+        ge=0,
+        le=1,
+        description="A run fails when more than this share of its cells ended in error; the good ones are kept and "
+        "reported either way. A run's own config may say otherwise.",
+        examples=[0.05],
+    )
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Raises SpecError, with file and line, for a YAML with mistakes."""
-        spec = compile_file((context.path / self.spec).resolve())
+        file = (context.path / self.spec).resolve()
+        spec = compile_file(file)
         inbox = get_settings().home / (self.inbox or Path("inbox", spec.namespace, spec.name))
         if any(column.name == ROWS for column in spec.columns):
             raise AutofillError(
                 f"{self.spec}: no column can be called {ROWS!r}: that is the asset of the rows themselves"
             )
-        defined = DefinedCollection(spec, inbox)
+        defined = DefinedCollection(
+            spec,
+            inbox,
+            owners=tuple(self.owners),
+            tags=self.tags,
+            group=self.group,
+            max_error_rate=self.max_error_rate,
+            file=file,
+            lines=_lines(file),
+        )
         return dg.Definitions.merge(build_assets(defined), dg.Definitions(sensors=[build_inbox_sensor(defined)]))
+
+
+def _lines(file: Path) -> dict[str, int]:
+    """Where each column of a collection's YAML without mistakes begins."""
+    document = read_file(file)
+    return {column["name"]: document.line(("columns", place)) for place, column in enumerate(document.data["columns"])}

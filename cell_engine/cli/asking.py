@@ -50,42 +50,13 @@ def print_estimate(found: Estimate, as_json: bool) -> None:
     screen = render.console()
     if found.columns:
         screen.print(table)
-    screen.print(summary(found), soft_wrap=True)
+    screen.print(found.summary, soft_wrap=True)
 
 
 def estimate_json(found: Estimate) -> dict[str, Any]:
     money = {name: as_dollars(getattr(found, name)) for name in ("cost", "low", "high", "at_most")}
     columns = [asdict(one) | {"cost": as_dollars(one.cost)} for one in found.columns]
     return asdict(found) | money | {"cells": found.cells, "columns": columns}
-
-
-def summary(found: Estimate) -> str:
-    """The estimate in a few lines: the sum, its bounds, and what it rests on."""
-    if not found.columns:
-        of = "" if found.is_exact_scope else f", as far as {found.sampled:,} rows of {found.rows:,} tell: "
-        few = "" if found.is_exact_scope else f"fewer than {found.cells_high + 1:,} cells"
-        return f"nothing is due{of}{few}"
-    cost = "an unknown amount" if found.unpriced and not found.cost else f"about {shown(found.cost)}"
-    lines = [f"{found.cells:,} cells, {cost}, between {shown(found.low)} and {shown(found.high)}"]
-    if found.unpriced:
-        lines.append(
-            f"without {', '.join(found.unpriced)}, which no price is known for (AUTOFILL_PRICES takes yours); "
-            f"at the dearest price there is, {shown(found.at_most)}"
-        )
-    if any(one.least < one.cells for one in found.columns):
-        lines.append('cells "at least" are computed where answers do not differ from those before, else all')
-    paid = [one for one in found.columns if one.model is not None]
-    assumed = [one.column for one in paid if one.basis == "assumed" and not one.seconds]
-    unheard = [one.column for one in paid if one.basis == "assumed" and one.seconds]
-    basis = ["every row" if found.is_exact_scope else f"{found.sampled:,} random rows of {found.rows:,}"]
-    if assumed:
-        basis.append(f"no earlier calls of {', '.join(assumed)}: four characters a token, and answers by their type")
-    if unheard:
-        basis.append(f"no earlier calls of {', '.join(unheard)}: recordings of five minutes")
-    if paid and not assumed and not unheard:
-        basis.append("tokens as their columns' earlier calls took")
-    lines.append(f"from {'; '.join(basis)}")
-    return "\n".join(lines)
 
 
 def ask_first(found: Estimate, what: str, max_cost: int | None) -> None:
@@ -100,8 +71,8 @@ def ask_first(found: Estimate, what: str, max_cost: int | None) -> None:
         return
     if not sys.stdin.isatty():
         raise NotAskedError(
-            f"{what}:\n{summary(found)}\nThat is more than {shown(limit)} (AUTOFILL_ASK_ABOVE), and nobody is there to "
+            f"{what}:\n{found.summary}\nThat is more than {shown(limit)} (AUTOFILL_ASK_ABOVE), and nobody is there to "
             "ask. Nothing was done; --yes goes ahead, --dry-run tells more."
         )
-    typer.echo(f"{what}:\n{summary(found)}", err=True)
+    typer.echo(f"{what}:\n{found.summary}", err=True)
     typer.confirm("Go ahead?", abort=True, err=True)

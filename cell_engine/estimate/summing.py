@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from cell_engine.estimate.calls import Past
 from cell_engine.estimate.rates import SURE, Rate, Taken
 from cell_engine.plan import Due
-from cell_engine.prices import prices
+from cell_engine.prices import prices, shown
 from cell_engine.specs.version import Column, Version
 
 
@@ -57,6 +57,37 @@ class Estimate:
     def is_exact_scope(self) -> bool:
         """Whether every row was planned, so that only tokens are estimated."""
         return self.sampled >= self.rows
+
+    @property
+    def summary(self) -> str:
+        """In a few lines: the sum, its bounds, and what it rests on."""
+        if not self.columns:
+            of = "" if self.is_exact_scope else f", as far as {self.sampled:,} rows of {self.rows:,} tell: "
+            few = "" if self.is_exact_scope else f"fewer than {self.cells_high + 1:,} cells"
+            return f"nothing is due{of}{few}"
+        cost = "an unknown amount" if self.unpriced and not self.cost else f"about {shown(self.cost)}"
+        lines = [f"{self.cells:,} cells, {cost}, between {shown(self.low)} and {shown(self.high)}"]
+        if self.unpriced:
+            lines.append(
+                f"without {', '.join(self.unpriced)}, which no price is known for (AUTOFILL_PRICES takes yours); "
+                f"at the dearest price there is, {shown(self.at_most)}"
+            )
+        if any(one.least < one.cells for one in self.columns):
+            lines.append('cells "at least" are computed where answers do not differ from those before, else all')
+        paid = [one for one in self.columns if one.model is not None]
+        assumed = [one.column for one in paid if one.basis == "assumed" and not one.seconds]
+        unheard = [one.column for one in paid if one.basis == "assumed" and one.seconds]
+        basis = ["every row" if self.is_exact_scope else f"{self.sampled:,} random rows of {self.rows:,}"]
+        if assumed:
+            basis.append(
+                f"no earlier calls of {', '.join(assumed)}: four characters a token, and answers by their type"
+            )
+        if unheard:
+            basis.append(f"no earlier calls of {', '.join(unheard)}: recordings of five minutes")
+        if paid and not assumed and not unheard:
+            basis.append("tokens as their columns' earlier calls took")
+        lines.append(f"from {'; '.join(basis)}")
+        return "\n".join(lines)
 
 
 @dataclass

@@ -7,12 +7,13 @@ Its errors say what to do about a file: `Missing` and `Growing` to wait for it, 
 """
 
 from cell_engine.files.errors import FileError, Growing, Missing, Outside, TooLarge, Unreachable
-from cell_engine.files.place import FileContent, FileFacts, Place
+from cell_engine.files.place import FileContent, FileFacts, Glimpse, Place
 
 __all__ = [
     "FileContent",
     "FileError",
     "FileFacts",
+    "Glimpse",
     "Growing",
     "Missing",
     "Outside",

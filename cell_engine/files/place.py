@@ -6,6 +6,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -35,6 +36,15 @@ class FileFacts:
     size: int
     modified: datetime
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """What is seen of a file without opening it: ``changed`` is when it last did, in any way, in nanoseconds."""
+
+    path: str
+    size: int
+    changed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +108,24 @@ class Place:
             if not fault and path not in _forms(check_path(path)):
                 fault = "its name is in neither of Unicode's normal forms: rename it"
             yield Outside(path.encode(errors="backslashreplace").decode(), fault) if fault else check_path(path)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a folder of this machine: to look at it again and again costs nobody money."""
+        return isinstance(self._files, LocalFiles)
+
+    def glance(self, pattern: str = "**/*") -> Iterator[Glimpse | FileError]:
+        """The files of a local place that match ``pattern``, as `walk` finds them."""
+        base = Path(self.root, self.below)
+        for path in self.walk(pattern):
+            if isinstance(path, FileError):
+                yield path
+                continue
+            for form in _forms(path):
+                with suppress(OSError):
+                    status = (base / form).lstat()
+                    yield Glimpse(path, status.st_size, status.st_ctime_ns)
+                    break
 
     def _take(self, path: str, limit: int | None, keep: _Keep | None) -> FileFacts:
         fault = path_fault(path)

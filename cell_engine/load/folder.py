@@ -7,12 +7,12 @@ one that is gone leaves its row. What cannot be read is rejected by name, beside
 import mimetypes
 import os
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cell_engine.errors import BadValueError
-from cell_engine.files import FileError, FileFacts, Place
+from cell_engine.files import FileError, FileFacts, Growing, Missing, Place, Unreachable
 from cell_engine.files.roots import place
 from cell_engine.load.errors import LoadError
 from cell_engine.load.rows import Record, record, rejection
@@ -37,6 +37,58 @@ class LoadedFolder:
     synced: Synced
     same: list[tuple[str, ...]]
     woken: int
+
+
+@dataclass(slots=True)
+class LoadedFiles:
+    """What `load_files` has done; `synced` is None where nothing could be read. By path, `refused`: why files cannot be
+    loaded; `later`: they are still written, or cannot be reached."""
+
+    synced: Synced | None = None
+    refused: dict[str, str] = field(default_factory=dict)
+    later: dict[str, str] = field(default_factory=dict)
+
+
+def load_files(
+    connection: Connection, collection: Collection, paths: Iterable[str], *, actor: str, demand: bool = True
+) -> LoadedFiles:
+    """Load those files of the collection's folder, as `load_folder` does; others are not looked at.
+
+    Without `demand` nothing is asked for in the rows that are new. Raises as `sync_rows`.
+    """
+    version = load_version(connection, collection.id)
+    columns = file_columns(version, collection.full_name)
+    path, digest = columns["path"], columns["digest"]
+    assert path.files is not None
+    source = place(path.files.root)
+    done = LoadedFiles()
+    read: list[FileFacts] = []
+    for one in paths:
+        try:
+            read.append(source.facts(one))
+        except (Growing, Missing, Unreachable) as error:
+            done.later[one] = str(error)
+        except FileError as error:
+            done.refused[one] = str(error)
+    if read:
+        done.synced = sync_rows(
+            connection,
+            collection,
+            lambda version: _rows(read, file_columns(version, collection.full_name)),
+            key_columns=[path.id],
+            key="files",
+            source=clean_text(path.files.root),
+            actor=actor,
+            deletes=False,
+            demand=demand,
+        )
+        done.refused |= {read[line - 1].path: reason for line, reason in done.synced.rejected}
+        wake_waiting(connection, collection.id, path.id, digest.id)
+    return done
+
+
+def _rows(files: Iterable[FileFacts], columns: dict[Fact, Column]) -> Iterator[Record]:
+    return (_row(number, facts, columns) for number, facts in enumerate(files, 1))
 
 
 def load_folder(

@@ -17,7 +17,16 @@ from cell_engine.load.source import AS_IT_SAYS, ReadAs, open_file
 from cell_engine.load.sync import sync_rows
 from cell_engine.specs.text import Json, clean_text
 from cell_engine.specs.version import Version
-from cell_engine.store.batches import Batch, InputsChangedError, add_batch, find_batches
+from cell_engine.store.batches import (
+    Batch,
+    BatchFile,
+    FilesLoadedError,
+    FoundFile,
+    InputsChangedError,
+    add_batch,
+    find_batches,
+    find_files,
+)
 from cell_engine.store.collections import Collection, load_loading, load_version
 from cell_engine.store.database import Connection
 from cell_engine.store.rejected import REJECTED_KEPT, Rejected, mark_repaired
@@ -38,15 +47,17 @@ class Loaded:
     """What is in once a file or frame is loaded, by this call or earlier ones.
 
     `batches` in order, none when there are no rows. `new`: this call added at least one of them. `rejected`: (line,
-    reason), the first 1,000; `rejected_rows` counts all.
+    reason), the first 1,000; `rejected_rows` counts all. `share`: the file came together with others, in the one batch,
+    of which only its own rows and lines count.
     """
 
     batches: list[Batch]
     new: bool
+    share: FoundFile | None = None
 
     @property
     def rows(self) -> int:
-        return sum(batch.rows for batch in self.batches)
+        return self.share.rows if self.share is not None else sum(batch.rows for batch in self.batches)
 
     @property
     def dispatches(self) -> list[int]:
@@ -55,11 +66,17 @@ class Loaded:
 
     @property
     def rejected(self) -> list[tuple[int, str]]:
-        return [line for batch in self.batches for line in batch.rejected][:REJECTED_KEPT]
+        lines = [line for batch in self.batches for line in batch.rejected]
+        if self.share is not None:
+            name = f"{self.share.name}: "
+            lines = [(line, reason.removeprefix(name)) for line, reason in lines if reason.startswith(name)]
+        return lines[:REJECTED_KEPT]
 
     @property
     def rejected_rows(self) -> int:
-        return sum(batch.rejected_rows for batch in self.batches)
+        return (
+            self.share.rejected_rows if self.share is not None else sum(batch.rejected_rows for batch in self.batches)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +123,7 @@ def load_file(
         demand=demand,
         on_rows=on_rows,
         check=found.content.check_unchanged,
+        is_file=True,
     )
     return load.run(found.records)
 
@@ -196,14 +214,16 @@ class _Load:
     demand: bool
     on_rows: Callable[[int], None] | None = None
     check: Callable[[], None] = lambda: None
+    is_file: bool = False
     batches: list[Batch] = field(default_factory=list)
     new: bool = False
+    share: FoundFile | None = None
 
     def run(self, records: Callable[[Version, int], Iterator[Record]]) -> Loaded:
         """Add what is not in yet of `records(version, skip)`, which checks them against that version."""
         self._find()
         try:
-            while not self._add_all(records):
+            while self.share is None and not self._add_all(records):
                 pass
         except LoadError as error:
             if self.batches:
@@ -213,11 +233,15 @@ class _Load:
             if self.batches:
                 error.add_note(self._so_far())
             raise
-        return Loaded(self.batches, self.new)
+        return Loaded(self.batches, self.new, self.share)
 
     def _find(self) -> None:
         while found := find_batches(self.connection, self.collection.id, [self._next_key]):
             self.batches += found
+        if self.is_file and not self.batches:
+            self.share = find_files(self.connection, self.collection.id, [self.key]).get(self.key)
+            if self.share is not None:
+                self.batches += find_batches(self.connection, self.collection.id, [self.share.batch])
 
     def _add_all(self, records: Callable[[Version, int], Iterator[Record]]) -> bool:
         """False when an apply changed the inputs meanwhile: what is not in yet is to be checked again."""
@@ -238,6 +262,9 @@ class _Load:
                 self._add(version, part)
         except InputsChangedError:
             return False
+        except FilesLoadedError:
+            self._find()
+            return False
         self._tell(passed)
         return True
 
@@ -256,12 +283,17 @@ class _Load:
             source=self.source,
             actor=self.actor,
             rejected=part.rejected,
+            files=[BatchFile(self.key, self.source, 0, len(part.rows), len(part.rejected))] if self._is_first else (),
             demand=self.demand,
         )
         if batch.rows + batch.rejected_rows != part.records:
             raise LoadError(f"{self.source}: another process loads it at this moment, in other parts; load it again")
         self.batches.append(batch)
         self.new |= added
+
+    @property
+    def _is_first(self) -> bool:
+        return self.is_file and not self.batches
 
     @property
     def _next_key(self) -> str:

@@ -72,6 +72,7 @@ def sync_rows(
     deletes: bool = True,
     any_deletes: bool = False,
     apply: bool = True,
+    demand: bool = True,
     on_rows: Callable[[int], None] | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Synced:
@@ -81,6 +82,7 @@ def sync_rows(
     earlier line has, are rejected. With `deletes`, rows that are not in the snapshot go, softly (`syncing.restore`
     brings them back): unless a line could not be read, for it may be theirs; and unless they are more than the
     collection's `delete_share`, which is refused without `any_deletes`. Without `apply`, nothing but the comparison.
+    Without `demand` nothing is asked for in the rows that are new: whoever calls sees to that.
     Rows are told apart by `key_columns`, by id, where those are given, else by what the collection declares. `check` is
     called when all records have been read, and may raise.
 
@@ -109,7 +111,7 @@ def sync_rows(
                     f"than {loading.delete_share:.0%}, so nothing was written. If they shall go, say --any-deletes"
                 )
             if apply:
-                _write(sync, done, counts, staging.rejected, f"{key}-{sync.number}", on_rows, deletes)
+                _write(sync, done, counts, staging.rejected, f"{key}-{sync.number}", on_rows, deletes, demand)
             else:
                 done.drawn = sync.sample(DRAWN_ROWS)
                 sync.abandon()
@@ -140,6 +142,7 @@ def _write(
     key: str,
     on_rows: Callable[[int], None] | None,
     whole: bool,
+    demand: bool,
 ) -> None:
     passed = 0
 
@@ -150,7 +153,7 @@ def _write(
             on_rows(passed)
 
     by_range = done.updated + done.restored > NAMED_ROWS
-    done.batches = sync.insert(lambda number: f"{key}-{number:04d}", told)
+    done.batches = sync.insert(lambda number: f"{key}-{number:04d}", told, demand=demand)
     done.dispatches = [batch.dispatch_id for batch in done.batches if batch.dispatch_id is not None]
     for what in ("update", "restore"):
         done.dispatches += sync.update(what, by_range=by_range, told=told)

@@ -12,6 +12,7 @@ from cell_engine.specs.version import Version
 from cell_engine.store.admission import admit
 from cell_engine.store.collections import load_version
 from cell_engine.store.database import Connection, run
+from cell_engine.store.reading import dispatch_of
 from cell_engine.store.results import end_dispatches
 
 
@@ -54,9 +55,9 @@ def dispatch(
         if key is not None:
             # Two askers with one key wait here, so that the second finds what the first made.
             connection.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"autofill.dispatch {key}"])
-            known = run(connection, "dispatch_by_key", key=key).fetchone()
+            known = dispatch_of(connection, key)
             if known is not None:
-                return int(known.id)
+                return known
         admit(connection, collection_id, 1 if isinstance(scope, RangeScope) else _cells(scope.rows, columns))
         dispatch_id, displaced = dispatch_in_transaction(
             connection,

@@ -138,6 +138,17 @@ class PartitionOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorExample:
+    """One of the cells of a column and batch that ended in error by this class."""
+
+    batch: str
+    column_id: int
+    error_class: str
+    row_id: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ShownCell:
     """A computed cell as shown: its value, derived status and, in error or blocked, why. `inputs_moved`: a person's
     value, and what the column reads has changed since it was given. `details` are kept beside the answer that is shown:
@@ -170,6 +181,12 @@ def progress(connection: Connection, dispatch_id: int) -> Progress | None:
     return None if found is None else _progress(found)
 
 
+def dispatch_of(connection: Connection, key: str) -> int | None:
+    """The dispatch that was made with a key."""
+    found = run(connection, "dispatch_by_key", key=key).fetchone()
+    return None if found is None else int(found.id)
+
+
 def recent_dispatches(connection: Connection, collection_id: int, limit: int = 10) -> list[Progress]:
     """The latest dispatches of a collection, newest first."""
     ids = [one.id for one in run(connection, "dispatches_recent", collection_id=collection_id, limit=limit)]
@@ -180,6 +197,18 @@ def recent_dispatches(connection: Connection, collection_id: int, limit: int = 1
 def partition_outcomes(connection: Connection, dispatch_id: int) -> list[PartitionOutcome]:
     """By batch in arrival order, then column."""
     return [PartitionOutcome(*one) for one in run(connection, "dispatch_partitions", dispatch_id=dispatch_id)]
+
+
+def error_examples(connection: Connection, dispatch_id: int, limit: int = 200) -> list[ErrorExample]:
+    """Of the cells that ended in error and still are, by batch in arrival order, then column and class."""
+    found = run(connection, "dispatch_errors", dispatch_id=dispatch_id, outcomes=sorted(FAILED), limit=limit)
+    return [ErrorExample(*one) for one in found]
+
+
+def pace(connection: Connection, dispatch_id: int, parts: int = 12) -> tuple[float, list[int]]:
+    """The seconds that a dispatch took, or has taken so far, and the cells that ended in each equal part of them."""
+    found = run(connection, "dispatch_pace", dispatch_id=dispatch_id, parts=parts).fetchall()
+    return found[0].seconds if found else 0.0, [one.cells for one in found]
 
 
 def page(

@@ -19,12 +19,14 @@ RAW_CHARACTERS = 10_000
 
 
 class Rejected(NamedTuple):
-    """A line, or a row by its number. `fields`: column id → text as in a CSV, None where there is no telling."""
+    """A line, or a row by its number. `fields`: column id → text as in a CSV, None where there is no telling. `source`:
+    its file, where its batch has others."""
 
     line: int
     reason: str
     raw: str = ""
     fields: Mapping[int, str] | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def keep_rejected(
     for line in islice(lines, REJECTED_KEPT):
         raw = clean_text(line.raw)
         whole = len(raw) <= RAW_CHARACTERS
-        cut = Rejected(line.line, line.reason, raw[:RAW_CHARACTERS], line.fields if whole else None)
+        cut = Rejected(line.line, line.reason, raw[:RAW_CHARACTERS], line.fields if whole else None, line.source)
         size += len(cut.raw.encode()) + sum(len(text.encode()) for text in (cut.fields or {}).values())
         if size > REJECTED_BYTES:
             break
@@ -72,6 +74,7 @@ def keep_rejected(
             reasons=[one.reason for one in kept],
             raws=[one.raw for one in kept],
             fields=[None if one.fields is None else json.dumps(_clean(one.fields)) for one in kept],
+            sources=[one.source for one in kept],
         )
 
 

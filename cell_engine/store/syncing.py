@@ -121,8 +121,8 @@ class Sync:
                 for one in self._run("sync_sample", limit=limit)
             ]
 
-    def insert(self, key: Callable[[int], str], told: Callable[[int], None]) -> list[Batch]:
-        """New rows, in batches of the keys that `key` gives to their numbers, each with its dispatch."""
+    def insert(self, key: Callable[[int], str], told: Callable[[int], None], *, demand: bool = True) -> list[Batch]:
+        """New rows, in batches of the keys that `key` gives to their numbers; with `demand`, each with its dispatch."""
         batches: list[Batch] = []
         for chunk in self._chunks("insert", INSERT_ROWS):
             lines = [one.line for one in chunk]
@@ -139,6 +139,7 @@ class Sync:
                 fill,
                 source=self._source,
                 actor=self._actor,
+                demand=demand,
                 before=self._check_turn,
             )
             batches.append(batch)

@@ -1,6 +1,6 @@
 -- Rejected lines in the order they came, those of one batch or of all.
-select rejected.id, coalesce(batch.source, sync.source) as source, batch.key as batch, rejected.sync, line, reason, raw,
-    fields, repaired_at
+select rejected.id, coalesce(rejected.source, batch.source, sync.source) as source, batch.key as batch, rejected.sync,
+    line, reason, raw, fields, repaired_at
 from autofill.rejected
 left join autofill.batch on batch.collection_id = rejected.collection_id and batch.id = rejected.batch_id
 left join autofill.sync on sync.collection_id = rejected.collection_id and sync.number = rejected.sync

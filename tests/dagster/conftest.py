@@ -80,10 +80,10 @@ class Location:
             root_run_id=(parent.root_run_id or parent.run_id) if parent is not None else None,
         )
 
-    def execute(self, run: dg.DagsterRun) -> bool:
+    def execute(self, run: dg.DagsterRun, job: dg.JobDefinition | None = None) -> bool:
         """Execute a run to its end; returns whether it succeeded."""
-        subset = self.job.get_subset(asset_selection=set(run.asset_selection or ()))
-        result = execute_run(InMemoryJob(subset), run, self.instance)
+        job = job or self.job.get_subset(asset_selection=set(run.asset_selection or ()))
+        result = execute_run(InMemoryJob(job), run, self.instance)
         self.materialized = {}
         for event in self.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION):
             assert event.dagster_event is not None
@@ -96,6 +96,15 @@ class Location:
     def run(self, first: str, last: str, **options: object) -> tuple[dg.DagsterRun, bool]:
         run = self.create_run(first, last, **options)  # type: ignore[arg-type]
         success = self.execute(run)
+        return self.reread(run), success
+
+    def run_batches(self, *batches: str, **config: object) -> tuple[dg.DagsterRun, bool]:
+        """A run of the job that takes any set of batches."""
+        name = f"{self.defined.identifier}__batches"
+        job = build_assets(self.defined).resolve_job_def(name)
+        asked = {"batches": list(batches), **config}
+        run = self.instance.create_run_for_job(job, run_config={"ops": {f"fill_{name}": {"config": asked}}})
+        success = self.execute(run, job)
         return self.reread(run), success
 
     def reread(self, run: dg.DagsterRun) -> dg.DagsterRun:

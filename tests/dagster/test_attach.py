@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 from dagster._core.events import JobFailureData, RunFailureReason
 
-from autofill_defs import runs
+from autofill_defs import attaching, runs
 from tests.dagster.conftest import Location
 from tests.engine import running_worker
 
@@ -30,7 +30,7 @@ def kill(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs, at, die)
+        patch.setattr(attaching if at == "note" else runs, at, die)
         assert not location.execute(run)
     tags = {key: value for key, value in location.reread(run).tags.items() if key != "dagster/failure_reason"}
     location.instance.delete_run(run.run_id)
@@ -45,7 +45,7 @@ def test_a_retry_takes_over_the_dispatch_of_a_run_killed_while_it_waited(
     loaded: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = loaded.create_run("one", "two", force=True)
-    kill(loaded, first, monkeypatch, at="_wait")
+    kill(loaded, first, monkeypatch, at="wait")
     [(dispatch, key)] = loaded.dispatches()
     assert key == first.run_id
     # Whether or not it has ended meanwhile: asking again would pay for all of it twice.
@@ -59,10 +59,10 @@ def test_a_run_killed_before_it_noted_its_dispatch_is_found_by_its_key(
     loaded: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = loaded.create_run("one", "two")
-    kill(loaded, first, monkeypatch, at="read_progress")
+    kill(loaded, first, monkeypatch, at="note")
     [(dispatch, _)] = loaded.dispatches()
     second = loaded.create_run("one", "two", parent=first)
-    kill(loaded, second, monkeypatch, at="read_progress")
+    kill(loaded, second, monkeypatch, at="note")
     third = loaded.create_run("one", "two", parent=second)
     assert loaded.execute(third)
     assert [found for found, _ in loaded.dispatches()] == [dispatch]
@@ -107,9 +107,9 @@ def test_re_execute_of_a_terminated_run_waits_for_what_goes_on_and_once_that_is_
 ) -> None:
     location.load("one", "two")
     first = location.create_run("one", "two", force=True)
-    kill(location, first, monkeypatch, at="_wait", terminated=True)  # nobody works: its dispatch is open
+    kill(location, first, monkeypatch, at="wait", terminated=True)  # nobody works: its dispatch is open
     with ExitStack() as working:
-        attach = runs.attach
+        attach = attaching.attach
 
         def attached(*arguments: Any) -> int:
             dispatch_id = attach(*arguments)
@@ -126,9 +126,29 @@ def test_re_execute_of_a_terminated_run_waits_for_what_goes_on_and_once_that_is_
 
 def test_another_selection_is_another_dispatch(loaded: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     first = loaded.create_run("one", "two")
-    kill(loaded, first, monkeypatch, at="_wait")
-    for changes in ({"columns": ["b"]}, {"last": "one"}, {"force": True}):
+    kill(loaded, first, monkeypatch, at="wait")
+    asked: list[dict[str, Any]] = [
+        {"columns": ["b"]}, {"last": "one"}, {"force": True}, {"only": ["empty"]}, {"max_cost": 5.0}
+    ]  # fmt: skip
+    for changes in asked:
         before = len(loaded.dispatches())
         retry = loaded.create_run("one", parent=first, **({"last": "two"} | changes))
         assert loaded.execute(retry)
         assert len(loaded.dispatches()) == before + 1
+
+
+def test_as_many_cells_of_another_batch_are_another_dispatch(loaded: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = loaded.create_run("one", "one")
+    kill(loaded, first, monkeypatch, at="wait")
+    second = loaded.create_run("two", "two", parent=first)
+    assert loaded.execute(second)
+    assert len(loaded.dispatches()) == 2
+    assert loaded.materialized.keys() == {(name, "two") for name in "bcn"}
+
+
+def test_how_a_run_looks_at_its_dispatch_is_no_other_request(loaded: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = loaded.create_run("one", "two")
+    kill(loaded, first, monkeypatch, at="wait")
+    retry = loaded.create_run("one", "two", parent=first, max_error_rate=1.0, cancel_on_terminate=True)
+    assert loaded.execute(retry)
+    assert len(loaded.dispatches()) == 1

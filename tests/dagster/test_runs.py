@@ -5,13 +5,16 @@ import threading
 import dagster as dg
 import pytest
 
-from autofill_defs import runs
+from autofill_defs import runs, waiting
+from autofill_defs.attaching import DISPATCH_TAG
+from autofill_defs.engine import PatientEngine
+from autofill_defs.request import Request, merged_ranges
 from cell_engine.store.batches import Batch
 from cell_engine.store.changes import edit
 from cell_engine.store.collections import find_collection
 from cell_engine.store.database import Connection, connect
 from cell_engine.store.models import broken_rules
-from cell_engine.store.reading import page
+from cell_engine.store.reading import Progress, page
 from tests.dagster.conftest import SPEC, Locate, Location, beside
 from tests.engine import eventually, running_worker
 
@@ -19,11 +22,11 @@ OPEN = "select exists (select from autofill.dispatch where reason = 'run' and en
 
 
 def _batch(first: int, last: int) -> Batch:
-    return Batch(1, f"{first}", "", first, last, (), 0, None)  # type: ignore[arg-type]
+    return Batch(1, f"{first}", "", first, last, (), 0, None, "")  # type: ignore[arg-type]
 
 
 def test_neighbouring_batches_are_one_sweep() -> None:
-    ranges = runs.merged_ranges([_batch(7, 9), _batch(1, 3), _batch(4, 5), _batch(6, 5), _batch(20, 21)])
+    ranges = merged_ranges([_batch(7, 9), _batch(1, 3), _batch(4, 5), _batch(6, 5), _batch(20, 21)])
     assert ranges == ((1, 5), (7, 9), (20, 21))
 
 
@@ -34,7 +37,7 @@ def test_a_run_fills_its_columns_and_reports_each_partition(location: Location, 
     assert success
     assert location.materialized.keys() == {(name, key) for name in "bcn" for key in ("one", "two")}
     reported = location.materialized["b", "two"]
-    dispatch = int(run.tags[runs.DISPATCH_TAG])
+    dispatch = int(run.tags[DISPATCH_TAG])
     assert {
         "dispatch": dispatch, "cells": 4, "ready": 4, "failed": 0, "tokens_in": 0, "calls": 24,
         "interrupted_calls": 0, "dagster/partition_row_count": 4,
@@ -129,16 +132,18 @@ def test_a_run_says_when_nobody_serves_its_columns(
     location: Location, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location.load("one")
-    monkeypatch.setattr(runs, "_WORKERS_EVERY", 0.0)
+    monkeypatch.setattr(waiting, "_WORKERS_EVERY", 0.0)
     said, done = threading.Event(), threading.Event()
-    say = runs._say
 
-    def hear(context: dg.AssetExecutionContext, message: str, *, warning: bool = False) -> None:
-        say(context, message, warning=warning)
-        if "no live worker serves function" in message:
-            said.set()
+    def hearing(say: waiting.Say, request: Request, dispatch_id: int, engine: PatientEngine) -> Progress:
+        def hear(message: str, *, warning: bool = False) -> None:
+            say(message, warning=warning)
+            if "no live worker serves function" in message:
+                said.set()
 
-    monkeypatch.setattr(runs, "_say", hear)
+        return waiting.wait(hear, request, dispatch_id, engine)
+
+    monkeypatch.setattr(runs, "wait", hearing)
 
     def serve() -> None:
         assert said.wait(30)

@@ -7,16 +7,19 @@ import dagster as dg
 import psycopg
 import pytest
 
-from autofill_defs import sensors
+from autofill_defs import arrivals, sensors
 from autofill_defs.inbox import Memory
-from autofill_defs.sensors import contiguous, janitor
-from cell_engine.store.collections import find_collection
+from autofill_defs.janitor import janitor
+from autofill_defs.sensors import contiguous
+from cell_engine.store.applying import apply
+from cell_engine.store.batches import add_batch, make_batch
+from cell_engine.store.collections import find_collection, load_version
 from cell_engine.store.database import Connection, connect
 from cell_engine.store.demands import RangeScope, dispatch
 from cell_engine.store.reading import recent_dispatches
 from cell_engine.store.upkeep import is_alone
-from tests.dagster.conftest import SPEC, Locate, Location
-from tests.engine import Claimer, running_worker
+from tests.dagster.conftest import SPEC, Locate, Location, beside
+from tests.engine import Claimer, eventually, running_worker
 
 
 def drop(location: Location, name: str, *lines: str) -> Path:
@@ -102,7 +105,13 @@ def test_a_lost_cursor_loads_nothing_twice(location: Location) -> None:
     again = location.tick(location.tick(None).cursor)
     location.land(again)
     assert len(loaded(location.connection)) == len(rows_events(location)) == 1
-    assert [one.run_key for one in again.run_requests or ()] == [one.run_key for one in result.run_requests or ()]
+    assert not again.run_requests
+
+
+def test_a_cursor_lost_with_its_tick_loses_no_run(location: Location) -> None:
+    drop(location, "f.csv", "x")
+    location.tick(location.tick(None).cursor)  # loaded, and killed before the daemon heard of it
+    assert len(location.tick(None).run_requests or ()) == 1
 
 
 def test_the_same_content_under_another_name_is_the_same_batch(location: Location) -> None:
@@ -113,8 +122,7 @@ def test_the_same_content_under_another_name_is_the_same_batch(location: Locatio
     second = location.tick(location.tick(cursor).cursor)
     location.land(second)
     assert len(loaded(location.connection)) == len(rows_events(location)) == 1
-    # Dagster makes no second run for a known key.
-    assert [one.run_key for one in first.run_requests or ()] == [one.run_key for one in second.run_requests or ()]
+    assert not second.run_requests
 
 
 def test_a_bad_file_is_reported_once_and_stops_no_other(location: Location) -> None:
@@ -149,14 +157,30 @@ def test_rejected_lines_are_shown_beside_the_good_ones(locate: Locate) -> None:
     assert "| 3 |" in str(event.metadata["rejected"].value)
 
 
-def test_files_of_one_tick_are_one_run(location: Location) -> None:
+def test_small_files_of_one_tick_are_one_batch(location: Location) -> None:
     for number in range(5):
         drop(location, f"{number}.csv", f"x{number}")
     result = location.tick(location.tick(None).cursor)
     location.land(result)
     [request] = result.run_requests or []
+    [key] = location.instance.get_dynamic_partitions("test/table")
+    assert request.tags["dagster/asset_partition_range_end"] == key
+    assert loaded(location.connection) == [("0.csv and 4 more", 1, 5)]
+    [event] = result.asset_events
+    assert "| 3.csv | 1 | 0 |" in str(event.metadata["files"].value)
+
+
+def test_large_files_of_one_tick_are_a_batch_each_and_one_run(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cell_engine.load.together.SMALL_BYTES", 1)
+    for number in range(3):
+        drop(location, f"{number}.csv", f"x{number}")
+    result = location.tick(location.tick(None).cursor)
+    location.land(result)
+    [request] = result.run_requests or []
     partitions = location.instance.get_dynamic_partitions("test/table")
-    assert len(partitions) == 5
+    assert [source for source, _, _ in loaded(location.connection)] == ["0.csv", "1.csv", "2.csv"]
     assert (partitions[0], partitions[-1]) == (
         request.tags["dagster/asset_partition_range_start"],
         request.tags["dagster/asset_partition_range_end"],
@@ -164,15 +188,166 @@ def test_files_of_one_tick_are_one_run(location: Location) -> None:
 
 
 def test_a_tick_is_bounded_and_the_next_goes_on(location: Location, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sensors, "_BATCHES_A_TICK", 2)
+    monkeypatch.setattr(arrivals, "_FILES_A_TICK", 2)
     for number in range(5):
         drop(location, f"{number}.csv", f"x{number}")
     cursor = location.tick(None).cursor
     for expected in (2, 4, 5):
         result = location.tick(cursor)
         cursor = location.land(result)
-        assert len(loaded(location.connection)) == expected
-    assert len(location.instance.get_dynamic_partitions("test/table")) == 5
+        assert sum(last - first + 1 for _, first, last in loaded(location.connection)) == expected
+    assert len(location.instance.get_dynamic_partitions("test/table")) == 3
+
+
+def test_what_a_tick_hands_over_is_bounded_and_the_next_goes_on(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sensors, "_BATCHES_A_TICK", 2)
+    monkeypatch.setattr("cell_engine.load.together.SMALL_BYTES", 1)
+    cursor = location.tick(None).cursor
+    by_hand(location, "by hand 1", "by hand 2", "by hand 3")
+    for number in range(5):
+        drop(location, f"{number}.csv", f"x{number}")
+    requested = 0
+    for _ in range(6):
+        result = location.tick(cursor)
+        assert len(result.asset_events) <= 2
+        requested += len(result.run_requests or ())
+        cursor = location.land(result)
+    assert len(rows_events(location)) == len(location.instance.get_dynamic_partitions("test/table")) == 8
+    assert requested >= 3
+
+
+def test_a_tick_killed_after_its_load_goes_on_with_other_files(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        drop(location, f"{name}.csv", name)
+    cursor = location.tick(None).cursor
+    with monkeypatch.context() as patched:
+        patched.setattr(arrivals, "_FILES_A_TICK", 2)
+        location.tick(cursor)  # killed before the daemon heard of it
+    result = location.tick(cursor)
+    assert [source for source, _, _ in loaded(location.connection)] == ["a.csv and 1 more", "c.csv"]
+    [request] = result.run_requests or []
+    assert location.land(result) is not None
+    assert len(rows_events(location)) == 2
+    first, last = location.instance.get_dynamic_partitions("test/table")
+    assert set(request.tags.values()) == {first, last}
+
+
+def test_a_daemon_killed_between_the_partitions_and_the_cursor_requests_the_run_again(location: Location) -> None:
+    drop(location, "f.csv", "x")
+    cursor = location.tick(None).cursor
+    killed = location.tick(cursor)
+    location.land(killed)  # all but the cursor and the run, which are written together
+    again = location.tick(cursor)
+    assert again.asset_events == []
+    assert [one.run_key for one in again.run_requests or ()] == [one.run_key for one in killed.run_requests or ()] != []
+
+
+def test_two_code_servers_that_look_at_once_load_each_file_once(location: Location, database: str) -> None:
+    for name in "abc":
+        drop(location, f"{name}.csv", name)
+    cursor = location.tick(None).cursor
+    results: list[dg.SensorResult] = []
+    with connect(database, application="holder") as holder:
+        holder.execute("begin")
+        holder.execute("lock table autofill.row in exclusive mode")
+        # Neither knows of the other: each has a lock of its own.
+        with (
+            beside(lambda: results.append(location.tick(cursor))),
+            beside(lambda: results.append(location.tick(cursor))),
+        ):
+            eventually(
+                location.connection,
+                "select count(*) = 2 from pg_stat_activity where application_name = 'autofill dagster inbox' "
+                "and wait_event_type = 'Lock' and datname = current_database()",
+            )
+            holder.execute("commit")
+    for result in results:
+        location.land(result)
+    assert loaded(location.connection) == [("a.csv and 2 more", 1, 3)]
+    assert len(location.instance.get_dynamic_partitions("test/table")) == 1
+    assert len({one.run_key for result in results for one in result.run_requests or ()}) == 1
+
+
+def by_hand(location: Location, *keys: str) -> None:
+    """As `autofill load` does: with its own demand, and Dagster knows nothing of it."""
+    apply(location.connection, location.defined.spec, actor="ann")
+    collection = find_collection(location.connection, "test/table")
+    version = load_version(location.connection, collection.id)
+    for key in keys:
+        rows = [{version.by_name["a"].id: key}]
+        add_batch(location.connection, version, key, rows, source=f"{key}.csv", actor="ann")
+
+
+def test_what_came_in_by_hand_is_made_known_and_has_no_run(location: Location) -> None:
+    by_hand(location, "one")
+    first = location.tick(None)
+    cursor = location.land(first)
+    by_hand(location, "two", "three")
+    second = location.tick(cursor)
+    location.land(location.tick(cursor))  # the one beside it
+    location.land(second)
+    assert not first.run_requests
+    assert not second.run_requests
+    assert location.instance.get_dynamic_partitions("test/table") == ["one", "two", "three"]
+    assert sorted(map(str, {*rows_events(location)})) == ["one", "three", "two"]
+    assert location.tick(second.cursor).asset_events == []
+
+
+def test_a_batch_that_commits_late_is_made_known(location: Location, database: str) -> None:
+    """Ids are given out before batches commit: a cursor by id alone would pass it."""
+    cursor = location.tick(None).cursor
+    collection = find_collection(location.connection, "test/table")
+    version = load_version(location.connection, collection.id)
+    with connect(database, application="late") as late:
+
+        def fill(_batch: int, _row: int) -> None:
+            nonlocal cursor
+            by_hand(location, "sooner")
+            result = location.tick(cursor)
+            cursor = location.land(result)
+
+        make_batch(late, version, "later", 0, fill, source="later", actor="bob", demand=False)
+    assert location.instance.get_dynamic_partitions("test/table") == ["sooner"]
+    location.land(location.tick(cursor))
+    assert location.instance.get_dynamic_partitions("test/table") == ["sooner", "later"]
+
+
+def test_what_a_run_loads_itself_is_left_to_it_for_a_while(location: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    cursor = location.tick(None).cursor
+    collection = find_collection(location.connection, "test/table")
+    version = load_version(location.connection, collection.id)
+    add_batch(location.connection, version, "frame-0001", [{}], source="frame", actor="dagster")
+    result = location.tick(cursor)
+    assert result.asset_events == []
+    monkeypatch.setattr(sensors, "_RUNS_OWN", 0.0)
+    location.land(location.tick(location.land(result)))
+    assert location.instance.get_dynamic_partitions("test/table") == ["frame-0001"]
+
+
+def test_a_folder_dropped_into_the_inbox_is_its_files(location: Location) -> None:
+    (location.defined.inbox / "november" / "raw").mkdir(parents=True)
+    for name in ("november/a", "november/b", "november/raw/c"):
+        (location.defined.inbox / f"{name}.csv").write_text(f"a\n{name}\n")
+    result = location.tick(location.tick(None).cursor)
+    assert loaded(location.connection) == [("november/a.csv and 1 more", 1, 2)]
+    again = location.tick(location.land(result))
+    assert "not looked into, as a folder in a folder: november/raw" in reason(again)
+
+
+def test_many_bad_files_are_few_observations(location: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (sensors, arrivals):
+        monkeypatch.setattr(module, "SHOWN_REFUSALS", 2)
+    for number in range(5):
+        drop(location, f"{number}.csv").write_text("nosuch\n1\n")
+    result = location.tick(location.tick(None).cursor)
+    assert [str(event.description).partition(",")[0][:30] for event in result.asset_events][-1] == (
+        "3 more files were not loaded"
+    )
+    assert len(result.asset_events) == 3
 
 
 def test_ranges_take_in_only_what_is_wanted() -> None:
@@ -220,7 +395,7 @@ def test_a_reloaded_definition_is_applied_once_and_refused_files_are_tried_again
     older.defined.inbox.mkdir()
     (older.defined.inbox / "f.csv").write_text("a,extra\nx,1\n")
     cursor = older.tick(older.tick(None).cursor).cursor
-    assert Memory.parse(cursor).refused.keys() == {"f.csv"}
+    assert Memory.parse(cursor).inbox.reasons.keys() == {"f.csv"}
     newer = locate(SPEC.replace("- {name: a, type: text}", "- {name: a, type: text}\n  - {name: extra, type: text}"))
     result = newer.tick(cursor)
     assert find_collection(newer.connection, "test/table").version == 2
