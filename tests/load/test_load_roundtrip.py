@@ -38,7 +38,7 @@ SCHEMA: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
 }
 ROWS = st.lists(st.fixed_dictionaries({name: st.none() | values for name, (_, values) in SCHEMA.items()}), max_size=8)
 EXAMPLES = settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 
