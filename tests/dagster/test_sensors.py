@@ -1,5 +1,6 @@
 """The sensors, each effect twice: overlap, time-outs and kills repeat a tick, and must not repeat its work."""
 
+import os
 import threading
 from pathlib import Path
 
@@ -144,6 +145,25 @@ def test_a_bad_file_is_reported_once_and_stops_no_other(location: Location) -> N
     fixed = location.tick(location.tick(again.cursor).cursor)
     location.land(fixed)
     assert [source for source, _, _ in loaded(location.connection)] == ["good.csv", "bad.csv"]
+
+
+def test_a_bad_file_whose_name_is_no_text_is_reported_as_text(location: Location) -> None:
+    location.defined.inbox.mkdir(parents=True)
+    for name in (b"caf\xe9.csv", b"caf\xe9/caf\xe9/deep.csv"):
+        path = location.defined.inbox / os.fsdecode(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    cursor = location.land(location.tick(None))
+    result = location.tick(cursor)
+    [event] = result.asset_events
+    assert isinstance(event, dg.AssetObservation)
+    again = location.tick(location.land(result))
+    assert result.skip_reason is not None
+    assert again.skip_reason is not None
+    shown = [str(event.description), *(str(one.value) for one in event.metadata.values())]
+    for text in [*shown, str(result.skip_reason.skip_message), str(again.skip_reason.skip_message)]:
+        text.encode()  # as the webserver does: a lone surrogate costs the whole page
+        assert "caf.csv" in text or "caf/caf" in text
 
 
 def test_rejected_lines_are_shown_beside_the_good_ones(locate: Locate) -> None:
