@@ -233,7 +233,7 @@ def _log(
 
 
 def _was_computed(outcome: PartitionOutcome) -> bool:
-    return not outcome.outcomes.keys() <= {"fresh", "superseded", "deleted", "blocked", "waiting"}
+    return not outcome.outcomes.keys() <= reports.UNTOUCHED
 
 
 def judge(config: FillConfig | TickConfig, defined: DefinedCollection, filled: Filled) -> None:
