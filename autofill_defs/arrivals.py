@@ -10,6 +10,7 @@ from autofill_defs.inbox import Found, Memory, look_into
 from cell_engine.errors import AutofillError
 from cell_engine.files import FileError, Glimpse
 from cell_engine.files.roots import place
+from cell_engine.specs.text import clean_text
 from cell_engine.store.collections import Collection
 from cell_engine.store.database import Connection
 
@@ -31,9 +32,15 @@ _TOO_DEEP_SHOWN = 3
 
 @dataclass(frozen=True)
 class Refusal:
+    """As texts that can be shown, whatever bytes the file's name is of."""
+
     name: str
-    path: Path
+    path: str
     reason: str
+
+    @classmethod
+    def of(cls, file: Found, reason: str) -> "Refusal":
+        return cls(file.shown, clean_text(str(file.path)), clean_text(reason))
 
 
 @dataclass
@@ -76,7 +83,7 @@ def _load_inbox(
     defined.inbox.mkdir(parents=True, exist_ok=True)
     look = look_into(defined.inbox)
     if look.too_deep:
-        shown = ", ".join(look.too_deep[:_TOO_DEEP_SHOWN])
+        shown = clean_text(", ".join(look.too_deep[:_TOO_DEEP_SHOWN]))
         done.notes.append(f"not looked into, as a folder in a folder: {shown} ({len(look.too_deep):,})")
     deadline = time.monotonic() + _LOADING_TIME
     by_path = {file.path: file for file in memory.inbox.look(look.files)[:_FILES_A_TICK]}
@@ -92,15 +99,15 @@ def _load_inbox(
     for path, one in loaded.loaded.items():
         memory.inbox.load(by_path[path])
         if len(loaded.loaded) <= SHOWN_REFUSALS:
-            log.info(f"{by_path[path].name}: {one.rows:,} rows, {one.rejected_rows:,} lines rejected")
+            log.info(f"{by_path[path].shown}: {one.rows:,} rows, {one.rejected_rows:,} lines rejected")
     if len(loaded.loaded) > SHOWN_REFUSALS:
         log.info(f"{len(loaded.loaded):,} files, in {len(loaded.batches):,} batches")
     for path, reason in loaded.refused.items():
         file = by_path[path]
         memory.inbox.refuse(file, reason)
-        done.refused.append(Refusal(file.name, file.path, reason))
+        done.refused.append(Refusal.of(file, reason))
         if len(done.refused) <= SHOWN_REFUSALS:
-            log.warning(f"{file.name} was not loaded: {reason}")
+            log.warning(f"{file.shown} was not loaded: {clean_text(reason)}")
 
 
 def _load_files(
@@ -146,7 +153,7 @@ def _load_files(
         if file.name in loaded.refused:
             reason = loaded.refused[file.name]
             memory.files.refuse(file, reason)
-            done.refused.append(Refusal(file.name, file.path, reason))
+            done.refused.append(Refusal.of(file, reason))
         elif file.name not in loaded.later:
             memory.files.load(file)
     if loaded.synced is not None:

@@ -89,11 +89,16 @@ def _failed(run: dg.DagsterRun) -> bool:
 
 
 def _is_for(progress: Progress, request: Request) -> bool:
-    """Whether a dispatch asks for what this run asks for: the collection may have moved since it was made."""
+    """Whether a dispatch asks for what this run asks for: the collection may have moved since it was made.
+
+    Batches that have come since are no other request, where a run takes all that match: they have their own demand, and
+    to ask anew would pay for a forced one twice.
+    """
+    before = sum(batch.rows for batch in request.batches if batch.loaded_at <= progress.created_at)
     return (
         progress.collection_id == request.collection.id
         and set(progress.columns) == set(request.column_ids)
-        and progress.total == request.total
+        and progress.total == before * len(request.columns)
         and progress.force == request.force
         and set(progress.only_if or ()) == set(request.only_if or ())
     )

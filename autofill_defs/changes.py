@@ -43,9 +43,6 @@ _DISPATCHES_A_TICK = 1_000
 _MOST_PENDING = 20_000
 # Dagster's clock may be this much behind the database's.
 _CLOCKS = 300.0
-_NO_CALL = frozenset({"fresh", "superseded", "deleted", "blocked", "waiting"})
-# A tick's run observes these, and materializes only what has changed.
-_NO_CHANGE = _NO_CALL | {"unchanged"}
 
 
 @dataclass
@@ -252,7 +249,7 @@ class _Names:
         return [
             (dispatch, key, one)
             for one in outcomes
-            if one.outcomes.keys() - (_NO_CHANGE if dispatch.is_tick else _NO_CALL)
+            if one.outcomes.keys() - (reports.UNCHANGED if dispatch.is_tick else reports.UNTOUCHED)
             and (key := self._key(dispatch, one.column_id)) is not None
         ]
 

@@ -35,6 +35,11 @@ class Found:
     changed: int
 
     @property
+    def shown(self) -> str:
+        """The name without what is no text: the bytes of another encoding would break the page that shows them."""
+        return clean_text(self.name)
+
+    @property
     def mark(self) -> bytes:
         """Name, size and time in a few bytes: a folder of thousands of files must fit into a cursor."""
         text = f"{self.size}:{self.changed}:{self.name}".encode(errors="surrogateescape")
@@ -117,8 +122,8 @@ class Marks:
                 self.loaded.add(mark)
             elif mark in refused:
                 self.refused.add(mark)
-                if file.name in reasons:
-                    self.reasons[file.name] = reasons[file.name]
+                if file.shown in reasons:
+                    self.reasons[file.shown] = reasons[file.shown]
             else:
                 self.seen.add(mark)
                 if mark in before:
@@ -134,7 +139,7 @@ class Marks:
         self.seen.discard(file.mark)
         self.refused.add(file.mark)
         if len(self.reasons) < _REASONS_KEPT:
-            self.reasons[file.name] = clean_text(reason)[:_REASON_CHARACTERS]
+            self.reasons[file.shown] = clean_text(reason)[:_REASON_CHARACTERS]
 
     def reconsider(self) -> None:
         """Another definition may take what this one refused."""

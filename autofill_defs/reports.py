@@ -19,6 +19,12 @@ _REJECTED_SHOWN = 20
 _CELL_CHARACTERS = 120
 _BAR = 30
 
+UNTOUCHED = frozenset({"fresh", "superseded", "deleted", "blocked", "waiting", "canceled"})
+"""Outcomes of cells that a dispatch has left as they were."""
+
+UNCHANGED = UNTOUCHED | {"unchanged"}
+"""Those, and answers that are as they were: what a refresh by schedule makes no materialization of."""
+
 SO_FAR = "so_far"
 """The metadata of what a dispatch had come to when it was reported before its end: it may go on."""
 

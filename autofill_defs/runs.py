@@ -233,7 +233,7 @@ def _log(
 
 
 def _was_computed(outcome: PartitionOutcome) -> bool:
-    return not outcome.outcomes.keys() <= {"fresh", "superseded", "deleted", "blocked", "waiting"}
+    return not outcome.outcomes.keys() <= reports.UNTOUCHED
 
 
 def judge(config: FillConfig | TickConfig, defined: DefinedCollection, filled: Filled) -> None:
@@ -242,6 +242,9 @@ def judge(config: FillConfig | TickConfig, defined: DefinedCollection, filled: F
     for outcome in filled.outcomes:
         if outcome.column_id in filled.request.column_ids:
             counts.update(outcome.outcomes)
+    if filled.request.only_if is not None:
+        # The other cells of the rows that it found: a filter did not mean them.
+        del counts["fresh"]
     failed = {name: cells for name, cells in counts.items() if name in FAILED}
     allowed = defined.max_error_rate if config.max_error_rate is None else config.max_error_rate
     rate = sum(failed.values()) / max(counts.total(), 1)

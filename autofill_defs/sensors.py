@@ -198,7 +198,7 @@ def _observations(defined: DefinedCollection, refused: Sequence[Refusal]) -> lis
         dg.AssetObservation(
             defined.rows_key,
             description=f"{one.name} was not loaded: {one.reason}",
-            metadata={"path": dg.MetadataValue.path(str(one.path)), "reason": one.reason},
+            metadata={"path": dg.MetadataValue.path(one.path), "reason": one.reason},
         )
         for one in refused[:SHOWN_REFUSALS]
     ]

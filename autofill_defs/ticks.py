@@ -25,8 +25,6 @@ from cell_engine.store.batches import all_batches
 from cell_engine.store.collections import load_version
 from cell_engine.store.reading import partition_outcomes
 
-_UNCHANGED = frozenset({"unchanged", "fresh", "superseded", "deleted", "blocked", "waiting"})
-
 
 def build_ticks_job(defined: DefinedCollection) -> dg.JobDefinition:
     """What the schedules of a collection's columns run."""
@@ -87,7 +85,7 @@ def _request(config: TickConfig, defined: DefinedCollection, engine: PatientEngi
 
 def _report(context: dg.OpExecutionContext, defined: DefinedCollection, filled: Filled) -> None:
     batches = {batch.key: batch for batch in filled.request.batches}
-    changed = [one for one in filled.outcomes if not one.outcomes.keys() <= _UNCHANGED and one.batch in batches]
+    changed = [one for one in filled.outcomes if not one.outcomes.keys() <= reports.UNCHANGED and one.batch in batches]
     touched = {one.batch for one in changed}
     added = touched - set(context.instance.get_dynamic_partitions(defined.full_name)) if touched else set()
     if added:  # loaded by hand, and of no sensor's knowledge yet

@@ -1,6 +1,7 @@
 -- Since when the longest-waiting cell of each computed column waits that is due: of rows in the queue (not those that
 -- wait for a file), and of rows that no claimer has come to. Beside it, when a column that is not computed on change was
--- last refreshed, by a dispatch that named it and has ended; and since when the version is in force.
+-- last refreshed, by a dispatch that named it and has ended: one of a schedule as a tick asks for it, in all rows, not a
+-- person's for some of them. And since when the version is in force.
 select definition.column_id,
     least(queued.since, ahead.since) as since,
     extract(epoch from clock_timestamp() - least(queued.since, ahead.since))::float8 as age,
@@ -31,7 +32,7 @@ left join lateral (
     select dispatch.id as dispatch_id, dispatch.created_at from autofill.dispatch
     where definition.mode <> 'on_change' and dispatch.collection_id = collection.id
       and definition.column_id = any(dispatch.columns) and dispatch.ended_at is not null
-      and dispatch.canceled_at is null
+      and dispatch.canceled_at is null and (definition.mode <> 'cron' or dispatch.forced is not null)
     order by dispatch.id desc
     limit 1
 ) as refreshed on true

@@ -9,6 +9,7 @@ import pytest
 from dagster._core.events import JobFailureData, RunFailureReason
 
 from autofill_defs import attaching, runs
+from autofill_defs.assets import build_assets
 from tests.dagster.conftest import Location
 from tests.engine import running_worker
 
@@ -21,7 +22,13 @@ def loaded(location: Location, database: str) -> Iterator[Location]:
 
 
 def kill(
-    location: Location, run: dg.DagsterRun, monkeypatch: pytest.MonkeyPatch, at: str, *, terminated: bool = False
+    location: Location,
+    run: dg.DagsterRun,
+    monkeypatch: pytest.MonkeyPatch,
+    at: str,
+    *,
+    terminated: bool = False,
+    job: dg.JobDefinition | None = None,
 ) -> None:
     """Execute the run until it calls `at`, and leave what a process killed there leaves: no word of its own about its
     end, only its code server's that it has failed; or, terminated, that it was canceled."""
@@ -31,7 +38,7 @@ def kill(
 
     with monkeypatch.context() as patch:
         patch.setattr(attaching if at == "note" else runs, at, die)
-        assert not location.execute(run)
+        assert not location.execute(run, job)
     tags = {key: value for key, value in location.reread(run).tags.items() if key != "dagster/failure_reason"}
     location.instance.delete_run(run.run_id)
     location.instance.add_run(run.with_status(dg.DagsterRunStatus.STARTED).with_tags(tags))
@@ -152,3 +159,20 @@ def test_how_a_run_looks_at_its_dispatch_is_no_other_request(loaded: Location, m
     retry = loaded.create_run("one", "two", parent=first, max_error_rate=1.0, cancel_on_terminate=True)
     assert loaded.execute(retry)
     assert len(loaded.dispatches()) == 1
+
+
+def test_batches_that_came_meanwhile_are_no_other_request(loaded: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = build_assets(loaded.defined).resolve_job_def("test__table__batches")
+    config = {"ops": {"fill_test__table__batches": {"config": {"batches": ["*"], "force": True}}}}
+    first = loaded.instance.create_run_for_job(job, run_config=config)
+    kill(loaded, first, monkeypatch, at="wait", job=job)
+    loaded.load("three")
+    parent = loaded.reread(first)
+    tags = {name: value for name, value in parent.tags.items() if name != "dagster/failure_reason"}
+    retry = loaded.instance.create_run_for_job(
+        job, run_config=config, tags=tags, parent_run_id=first.run_id, root_run_id=first.run_id
+    )
+    assert loaded.execute(retry, job)
+    [(dispatch, _)] = loaded.dispatches()
+    assert loaded.materialized.keys() == {(column, batch) for column in "bcn" for batch in ("one", "two")}
+    assert loaded.materialized["b", "two"].items() >= {"dispatch": dispatch, "calls": 18}.items()

@@ -14,8 +14,9 @@ from autofill_defs.changes import Memory, changes
 from autofill_defs.followup import OUTCOME_TAG, followup
 from cell_engine.store.changes import edit
 from cell_engine.store.collections import find_collection, load_version
+from cell_engine.store.control import cancel
 from cell_engine.store.database import connect
-from cell_engine.store.demands import RangeScope, dispatch
+from cell_engine.store.demands import RangeScope, RowScope, dispatch
 from tests.dagster.conftest import SPEC, Locate, Location
 from tests.engine import Claimer, eventually, running_worker
 
@@ -254,6 +255,26 @@ def test_what_a_run_that_died_left_is_reported_once(
     [event] = shown(filled)["c", "two"]
     assert event.metadata["dispatch"].value == made
     assert f"dispatch {made} has ended after this run: ready 18" in filled.reread(run).tags[OUTCOME_TAG]
+    assert Memory.parse(cursor).pending == set()
+
+
+def test_what_was_canceled_before_it_was_computed_is_no_event(filled: Location) -> None:
+    cursor = look(filled, None)
+    collection = find_collection(filled.connection, "test/table")
+    column = load_version(filled.connection, collection.id).by_name["b"].id
+    made = dispatch(
+        filled.connection,
+        collection.id,
+        RowScope((1, 2)),
+        columns=[column],
+        force=True,
+        reason="reprocess",
+        actor="bob",
+    )
+    cancel(filled.connection, made)
+    passed(filled)
+    cursor = look(filled, cursor)
+    assert counts(filled) == {}
     assert Memory.parse(cursor).pending == set()
 
 

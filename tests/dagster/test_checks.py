@@ -194,11 +194,12 @@ def test_a_scheduled_column_is_refreshed_when_it_was_due_and_one_that_is_only_as
     assert isinstance(due, float)
     collection = find_collection(connection, "test/table")
     version = load_version(connection, collection.id)
-    for seconds, passed in ((-60, False), (60, True)):
+    # A run of a person's, over some batch perhaps, is no refresh: what a tick asks for has the columns that it forces.
+    for seconds, forced, passed in ((-60, [], False), (60, None, False), (60, [], True)):
         connection.execute(
             "insert into autofill.dispatch (collection_id, signal, reason, actor, columns, force, total, version, "
-            "created_at, ended_at) values (%s, 1, 'run', 'me', %s, true, 3, 1, to_timestamp(%s), now())",
-            [collection.id, [version.by_name["daily"].id], due + seconds],
+            "created_at, ended_at, forced) values (%s, 1, 'run', 'me', %s, true, 3, 1, to_timestamp(%s), now(), %s)",
+            [collection.id, [version.by_name["daily"].id], due + seconds, forced],
         )
         assert check(location)["daily", "freshness"].passed is passed
 

@@ -157,10 +157,14 @@ def test_errors_are_shown_with_what_retries_them_and_it_does(locate: Locate, dat
         [(op, told)] = config["ops"].items()
         assert op == "fill_test__table"
         _, success = location.run("two", "two", max_error_rate=1.0, **told["config"])
-    assert success
-    # Nothing but what was in error is called for.
-    assert location.materialized["n", "two"].items() >= {"cells": 3, "failed": 3, "calls": 3}.items()
-    assert location.materialized["b", "two"]["fresh"] == 3
+        assert success
+        # Nothing but what was in error is called for.
+        assert location.materialized["n", "two"].items() >= {"cells": 3, "failed": 3, "calls": 3}.items()
+        assert location.materialized["b", "two"]["fresh"] == 3
+        # Nor does anything else count: of what was tried again, all failed.
+        run, success = location.run("one", "two", max_error_rate=0.9, **told["config"])
+    assert not success
+    assert any("6 of 6 cells ended in error" in str(entry) for entry in location.instance.all_logs(run.run_id))
 
 
 def test_the_collection_declares_how_many_errors_fail_a_run(locate: Locate, database: str) -> None:

@@ -1,5 +1,6 @@
 """The sensors, each effect twice: overlap, time-outs and kills repeat a tick, and must not repeat its work."""
 
+import os
 import threading
 from pathlib import Path
 
@@ -146,6 +147,25 @@ def test_a_bad_file_is_reported_once_and_stops_no_other(location: Location) -> N
     assert [source for source, _, _ in loaded(location.connection)] == ["good.csv", "bad.csv"]
 
 
+def test_a_bad_file_whose_name_is_no_text_is_reported_as_text(location: Location) -> None:
+    location.defined.inbox.mkdir(parents=True)
+    for name in (b"caf\xe9.csv", b"caf\xe9/caf\xe9/deep.csv"):
+        path = location.defined.inbox / os.fsdecode(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    cursor = location.land(location.tick(None))
+    result = location.tick(cursor)
+    [event] = result.asset_events
+    assert isinstance(event, dg.AssetObservation)
+    again = location.tick(location.land(result))
+    assert result.skip_reason is not None
+    assert again.skip_reason is not None
+    shown = [str(event.description), *(str(one.value) for one in event.metadata.values())]
+    for text in [*shown, str(result.skip_reason.skip_message), str(again.skip_reason.skip_message)]:
+        text.encode()  # as the webserver does: a lone surrogate costs the whole page
+        assert "caf.csv" in text or "caf/caf" in text
+
+
 def test_rejected_lines_are_shown_beside_the_good_ones(locate: Locate) -> None:
     location = locate(SPEC.replace("{name: a, type: text}", "{name: a, type: text}\n  - {name: i, type: integer}"))
     location.defined.inbox.mkdir()
@@ -267,7 +287,11 @@ def test_two_code_servers_that_look_at_once_load_each_file_once(location: Locati
             holder.execute("commit")
     for result in results:
         location.land(result)
-    assert loaded(location.connection) == [("a.csv and 2 more", 1, 3)]
+    # Each has reserved row ids before either was in: the loser's are a gap, and may be the first.
+    [(source, first, last)] = loaded(location.connection)
+    assert (source, last - first + 1) == ("a.csv and 2 more", 3)
+    rows = location.connection.execute("select inputs ->> '1' as a from autofill.row order by row_id").fetchall()
+    assert [row.a for row in rows] == ["a", "b", "c"]
     assert len(location.instance.get_dynamic_partitions("test/table")) == 1
     assert len({one.run_key for result in results for one in result.run_requests or ()}) == 1
 
