@@ -102,8 +102,8 @@ def _load_inbox(
             log.info(f"{by_path[path].shown}: {one.rows:,} rows, {one.rejected_rows:,} lines rejected")
     if len(loaded.loaded) > SHOWN_REFUSALS:
         log.info(f"{len(loaded.loaded):,} files, in {len(loaded.batches):,} batches")
-    for path, reason in loaded.refused.items():
-        file = by_path[path]
+    for path, said in loaded.refused.items():
+        file, reason = by_path[path], _beside_its_name(path, said)
         memory.inbox.refuse(file, reason)
         done.refused.append(Refusal.of(file, reason))
         if len(done.refused) <= SHOWN_REFUSALS:
@@ -159,3 +159,12 @@ def _load_files(
     if loaded.synced is not None:
         synced = loaded.synced
         log.info(f"{base}: files new {synced.inserted:,}, changed {synced.updated + synced.restored:,}")
+
+
+def _beside_its_name(path: Path, reason: str) -> str:
+    """A load's reason, as it reads after the file's name: on one line, without the path that it begins with."""
+    said = "; ".join(reason.splitlines())
+    if not said.startswith(f"{path}:"):
+        return said
+    said = said.removeprefix(f"{path}:").lstrip()
+    return f"line {said}" if said[:1].isdigit() else said

@@ -34,7 +34,7 @@ def build_assets(defined: DefinedCollection) -> dg.Definitions:
     job = dg.define_asset_job(
         name=defined.identifier,
         description=f"Fill the computed columns of {defined.full_name} for some of its batches.",
-        # Without their checks, which have a job of their own: this one is a single step.
+        # Launched whole it is a single step; a run of some of its assets, as the inbox's, takes their checks along.
         selection=dg.AssetSelection.assets(
             *(defined.column_key(column.name) for column in defined.computed)
         ).without_checks(),
@@ -93,7 +93,7 @@ def _column_spec(defined: DefinedCollection, column: SpecColumn) -> dg.AssetSpec
         defined.column_key(column.name),
         deps=sorted(upstream),
         description="\n\n".join(
-            [f"A {_type(column)} by `{column.kind}`, from {reads}. {mode}{_review(column)}", *_settings(column)]
+            [f"{_article(_type(column))} by `{column.kind}`, from {reads}. {mode}{_review(column)}", *_settings(column)]
         ),
         skippable=True,  # a dry run materializes nothing
         group_name=defined.group or defined.identifier,
@@ -148,6 +148,10 @@ def _type(column: SpecColumn) -> str:
     if column.type.name == "list":
         return f"list of {column.type.items}"
     return column.type.name
+
+
+def _article(noun: str) -> str:
+    return f"{'An' if noun[0] in 'aeio' else 'A'} {noun}"
 
 
 def _review(column: SpecColumn) -> str:

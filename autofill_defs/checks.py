@@ -227,7 +227,7 @@ def _error_rate(looked: _Looked, column_id: int, most: float) -> _Found:
         "failed": failed.total(),
         "cells": total,
         "counted": counted,
-        "failed_by_class": dg.MetadataValue.json(dict(classes)),
+        **({"failed_by_class": dg.MetadataValue.json(dict(classes))} if classes else {}),
         **_bad({key: share for key, share in bad.items() if share > most}, worst_first=True),
         **_scope(looked),
     }

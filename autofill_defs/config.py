@@ -107,9 +107,10 @@ class BatchesConfig(FillConfig):
     """A set of batches, whichever."""
 
     batches: list[str] = Field(
-        description="Batches by key or by pattern: `2026-11-*`, `*` for all. A `first..last` is a range in the order "
-        "in which they arrived. With `only: [outdated]` and `*`: all that is outdated.",
-        examples=[["2026-11-03", "2026-10-*"], ["*"]],
+        description="Batches by key or by pattern: `4ed6626a8b9532b7-*` for all of a file, `*` for all there are. A "
+        "`first..last` is a range in the order in which they arrived. With `only: [outdated]` and `*`: all that is "
+        "outdated.",
+        examples=[["4ed6626a8b9532b7-0001"], ["4ed6626a8b9532b7-*"], ["*"]],
     )
     columns: list[str] = Field(default=[], description="Computed columns by name; [] for all of them.")
 

@@ -47,7 +47,7 @@ def progress_line(progress: Progress) -> str:
     if progress.tokens_in or progress.tokens_out:
         parts.append(f"tokens: {progress.tokens_in:,} in, {progress.tokens_out:,} out")
         parts.append(f"cost: {spent(progress.cost, progress.unpriced)}")
-    if progress.paused_at is not None:
+    if progress.paused_at is not None and progress.ended_at is None:
         parts.append(f"paused: {progress.pause_reason or 'by somebody'}")
     if progress.eta is not None:
         parts.append(f"about {progress.eta:,.0f} s left")
@@ -174,7 +174,7 @@ def preview(cells: Sequence[ShownCell]) -> dg.MarkdownMetadataValue:
                     str(cell.row_id),
                     _said(cell),
                     cell.status,
-                    cell.model or "",
+                    "" if cell.status == "overridden" else cell.model or "",
                 )
                 for cell in cells
             ),

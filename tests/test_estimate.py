@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -235,6 +235,14 @@ def test_what_waits_for_a_review_is_another_dispatchs() -> None:
     version = Version(1, 1, spec.bind({"a": 1, "b": 2, "c": 3}))
     calls = simulate(Row({1: "x"}), version, {}, {2: Past(), 3: Past()}, changes=True)
     assert [due.column.name for due in calls] == ["b"]
+
+
+def test_bounds_are_said_where_they_differ() -> None:
+    one = ColumnEstimate("c", "m", 10, 10, 0, 10, 100, 10, 0, 110_000_000, "past")
+    made = Estimate(10, 10, (one,), 110_000_000, 108_000_000, 112_000_000, 10, (), 0)
+    assert made.summary.startswith("10 cells, about $0.11\n")
+    wide = replace(made, low=50_000_000)
+    assert wide.summary.startswith("10 cells, about $0.11, between $0.050 and $0.11\n")
 
 
 PARTS = """

@@ -66,7 +66,8 @@ class Estimate:
             few = "" if self.is_exact_scope else f"fewer than {self.cells_high + 1:,} cells"
             return f"nothing is due{of}{few}"
         cost = "an unknown amount" if self.unpriced and not self.cost else f"about {shown(self.cost)}"
-        lines = [f"{self.cells:,} cells, {cost}, between {shown(self.low)} and {shown(self.high)}"]
+        low, high = shown(self.low), shown(self.high)
+        lines = [f"{self.cells:,} cells, {cost}" + (f", between {low} and {high}" if low != high else "")]
         if self.unpriced:
             lines.append(
                 f"without {', '.join(self.unpriced)}, which no price is known for (AUTOFILL_PRICES takes yours); "

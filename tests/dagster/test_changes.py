@@ -101,6 +101,7 @@ def test_edits_are_one_event_a_column_and_batch(filled: Location) -> None:
     work(filled)
     edits.append(change(filled, 4, "z"))
     result = tick(filled, cursor)
+    assert "reported 3" in str(result.skip_reason and result.skip_reason.skip_message)
     cursor = filled.land(result)
     assert counts(filled) == {(column, "one"): [2] for column in "bcn"}
     [event] = shown(filled)["b", "one"]

@@ -150,11 +150,13 @@ def test_a_column_under_review_says_so(tmp_path: Path) -> None:
     spec = (
         "namespace: n\nname: c\ncolumns:\n  - {name: a, type: text}\n"
         "  - {name: b, type: list, items: text, kind: llm, review: required, llm: {model: m, prompt: '{{a}}'}}\n"
+        "  - {name: n, type: integer, kind: llm, llm: {model: m, prompt: '{{a}}'}}\n"
     )
     described = {
         node.key.path[-1]: node.description for node in build(tmp_path, spec).resolve_asset_graph().asset_nodes
     }
     assert str(described["b"]).startswith("A list of text by `llm`, from `a`.")
+    assert str(described["n"]).startswith("An integer by")
     assert "Answers are shown once a person has accepted them" in str(described["b"])
 
 
@@ -166,7 +168,7 @@ def test_a_preview_shows_what_people_see_and_no_answer_that_waits_for_review() -
         ShownCell(3, 1, None, "not_found", None, None, "m", False, {"not_found": "not said"}),
     ]
     assert str(reports.preview(cells).value).splitlines()[2:] == [
-        "| 1 | mine | overridden | m |",
+        "| 1 | mine | overridden |  |",
         "| 2 | proposed: waits for review | proposed | m |",
         r"| 3 | not\_found: not said | not\_found | m |",
     ]

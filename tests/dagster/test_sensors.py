@@ -61,6 +61,7 @@ def test_a_file_becomes_a_batch_a_partition_and_a_run(location: Location, databa
     key = event.partition
     assert request.tags == {"dagster/asset_partition_range_start": key, "dagster/asset_partition_range_end": key}
     assert set(request.asset_selection or ()) == {location.defined.column_key(name) for name in "bcn"}
+    assert request.asset_check_keys is None  # their checks come along: a page without a verdict says nothing
     assert event.metadata["dagster/partition_row_count"].value == 2
     cursor = location.land(third)
     assert location.instance.get_dynamic_partitions("test/table") == [key]
@@ -137,6 +138,9 @@ def test_a_bad_file_is_reported_once_and_stops_no_other(location: Location) -> N
     observed = {str(event.metadata["path"].value): event for event in result.asset_events if "reason" in event.metadata}
     assert observed.keys() == {str(bad), str(bad.with_name("wrong.csv"))}
     assert "UTF-8" in str(observed[str(bad)].description)
+    said = str(observed[str(bad.with_name("wrong.csv"))].description)
+    assert said.startswith("wrong.csv was not loaded: line 1: header 1, 'nosuch'")
+    assert "\n" not in said
     again = location.tick(location.land(result))
     assert again.asset_events == []
     assert "not loaded until they change 2" in reason(again)

@@ -88,6 +88,7 @@ def test_a_dispatch_at_its_cap_is_waited_for_until_nothing_of_it_runs(clock: Sim
     ended, said = wait(clock)
     assert ended.ended_at is not None  # calls were in flight to its end
     assert "paused: its cap is reached" in said[1][1]
+    assert "paused" not in said[-1][1]
     clock.now, clock.progress = 0.0, replace(capped, work={"parked": 10})
     ended, _ = wait(clock)
     assert ended.ended_at is None
