@@ -39,7 +39,7 @@ def until(what: Callable[[], Any], seconds: float = 180) -> Any:
         if found:
             return found
         assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.2)
+        time.sleep(0.4)  # each look costs the webserver, and all of them share the cores
 
 
 def free_port() -> int:
