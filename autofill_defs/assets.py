@@ -48,7 +48,7 @@ def build_assets(defined: DefinedCollection) -> dg.Definitions:
 
 def _rows_spec(defined: DefinedCollection) -> dg.AssetSpec:
     sources = [
-        f"Drop a CSV, TSV, JSON Lines or Parquet file into `{defined.inbox}` to add one.",
+        f"Drop a CSV, TSV, JSON Lines, Parquet or Excel (.xlsx) file into `{defined.inbox}` to add one.",
         f"Entries of the feed {defined.spec.loading.feed}." if defined.spec.loading.feed else "",
         f"All that the source {defined.spec.loading.source.title} gives." if defined.spec.loading.source else "",
         f"Looked at again{_when(defined.spec.loading.refresh)}." if defined.spec.loading.refresh else "",

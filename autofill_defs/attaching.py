@@ -51,14 +51,14 @@ def _taken_over(
 ) -> int | None:
     """The latest dispatch of this run and of those that it repeats, if it is this run's as well."""
     for run in _lineage(context):
-        noted = _noted(run)
+        own = noted(run)
         # One that died before it noted its dispatch may have made it all the same: then its key finds it.
-        found = noted if noted is not None else engine(partial(dispatch_of, key=_key(run)))
+        found = own if own is not None else engine(partial(dispatch_of, key=_key(run)))
         if found is None:
             continue
         progress = engine(partial(read_progress, dispatch_id=found))
         same = progress is not None and _is_for(progress, request) and _asks(run, config) == _asks(context.run, config)
-        return found if same and progress is not None and _is_to_take(progress, run, noted is not None) else None
+        return found if same and progress is not None and _is_to_take(progress, run, own is not None) else None
     return None
 
 
@@ -79,7 +79,7 @@ def _key(run: dg.DagsterRun) -> str:
     return root if run.run_id == root else f"{root}/{run.run_id}"
 
 
-def _noted(run: dg.DagsterRun) -> int | None:
+def noted(run: dg.DagsterRun) -> int | None:
     """The dispatch that this very run noted: Dagster copies a run's tags to the runs that repeat it."""
     return int(run.tags[DISPATCH_TAG]) if run.tags.get(_DISPATCHED_BY_TAG) == run.run_id else None
 

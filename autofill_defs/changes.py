@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import dagster as dg
 
 from autofill_defs import reports
+from autofill_defs.attaching import noted
 from autofill_defs.engine import engine
 from autofill_defs.followup import is_awaited, runs_of, say_of
 from cell_engine.store.batches import Batch, find_batches
@@ -43,6 +44,8 @@ _MOST_PENDING = 20_000
 # Dagster's clock may be this much behind the database's.
 _CLOCKS = 300.0
 _NO_CALL = frozenset({"fresh", "superseded", "deleted", "blocked", "waiting"})
+# A tick's run observes these, and materializes only what has changed.
+_NO_CHANGE = _NO_CALL | {"unchanged"}
 
 
 @dataclass
@@ -146,7 +149,9 @@ def _unreported(instance: dg.DagsterInstance, ended: Sequence[Ended], memory: Me
     found = []
     for one in ended:
         runs = runs_of(instance, one.id, one.key) if one.reason == "run" else []
-        if any(record.dagster_run.is_success for record in runs):
+        # A re-execution has its parent's tags: that it succeeded says nothing of a dispatch that it did not wait for,
+        # as one that only estimates.
+        if any(record.dagster_run.is_success and noted(record.dagster_run) == one.id for record in runs):
             memory.pending.discard(one.id)
         elif not is_awaited(runs):
             found.append(one)
@@ -207,6 +212,8 @@ def _events_there(instance: dg.DagsterInstance, cells: Sequence[_Known]) -> set[
             for record in found.records:
                 event = record.asset_materialization
                 assert event is not None
+                if reports.SO_FAR in event.metadata:
+                    continue
                 named = [*_listed(event, "dispatches"), *_listed(event, "dispatch")]
                 there |= {(key, str(event.partition), dispatch) for dispatch in named}
     return there
@@ -245,7 +252,8 @@ class _Names:
         return [
             (dispatch, key, one)
             for one in outcomes
-            if one.outcomes.keys() - _NO_CALL and (key := self._key(dispatch, one.column_id)) is not None
+            if one.outcomes.keys() - (_NO_CHANGE if dispatch.is_tick else _NO_CALL)
+            and (key := self._key(dispatch, one.column_id)) is not None
         ]
 
     def _key(self, dispatch: Ended, column_id: int) -> dg.AssetKey | None:

@@ -33,6 +33,7 @@ def build_refresh_job(defined: DefinedCollection) -> dg.JobDefinition:
         description=f"Look again at what fills {defined.full_name} (its source, feed or files), and load what is new "
         "or has changed. What that makes due is computed at once.",
         executor_def=dg.in_process_executor,
+        tags=defined.tags,
     )
     def refresh_job() -> None:
         refresh_rows()

@@ -19,6 +19,9 @@ _REJECTED_SHOWN = 20
 _CELL_CHARACTERS = 120
 _BAR = 30
 
+SO_FAR = "so_far"
+"""The metadata of what a dispatch had come to when it was reported before its end: it may go on."""
+
 
 def progress_line(progress: Progress) -> str:
     """How far, what of it failed, what it has cost, and how long it will take at the pace of the last minute."""
@@ -62,6 +65,7 @@ def dispatch_metadata(progress: Progress, away: float) -> dict[str, Any]:
         "run_cost_usd": as_dollars(progress.cost) or 0.0,
         "saved_usd": as_dollars(progress.saved_cost) or 0.0,
         "seconds_without_database": round(away, 1),
+        **({SO_FAR: True} if progress.ended_at is None else {}),
     }
 
 

@@ -9,69 +9,25 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 import dagster as dg
 from dagster_postgres import PostgresEventLogStorage
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 
 from cell_engine.settings import get_settings
+from cell_engine.store.database import SQL
 
 _EVERY = 3600
 # Seconds, and rows a statement: a tick stays well below its time limit, and locks little at a time.
 _TICK, _STATEMENT = 20.0, 30.0
 _EVENTS, _RUNS = 5_000, 20
 
-_OLD_EVENTS = text("""
-    delete from event_logs where id in (
-        select old.id
-        from event_logs as old
-        where old.asset_key = any(:assets) and old.timestamp < :before
-            and (
-                old.dagster_event_type = 'ASSET_OBSERVATION'
-                or old.dagster_event_type = 'ASSET_MATERIALIZATION' and (
-                    exists (
-                        select from event_logs as new
-                        where new.asset_key = old.asset_key and new.partition = old.partition
-                            and new.dagster_event_type = old.dagster_event_type and new.id > old.id
-                    )
-                    or old.partition is null and exists (
-                        select from event_logs as new
-                        where new.asset_key = old.asset_key and new.partition is null
-                            and new.dagster_event_type = old.dagster_event_type and new.id > old.id
-                    )
-                )
-            )
-        limit :limit
-    )
-    returning id
-""")
-_THEIR_TAGS = text("delete from asset_event_tags where event_id = any(:ids)")
-_OLD_CHECKS = text("""
-    delete from asset_check_executions where id in (
-        select old.id
-        from asset_check_executions as old
-        where old.asset_key = any(:assets) and old.create_timestamp < :before
-            and exists (
-                select from asset_check_executions as new
-                where new.asset_key = old.asset_key and new.check_name = old.check_name
-                    and new.partition is not distinct from old.partition and new.id > old.id
-            )
-        limit :limit
-    )
-""")
-_OLD_RUNS = text("""
-    select run_id
-    from runs
-    join run_tags using (run_id)
-    where run_tags.key = '.dagster/code_location' and run_tags.value = :location
-        and runs.status in ('SUCCESS', 'FAILURE', 'CANCELED') and runs.update_timestamp < :before
-        and not exists (
-            select from event_logs
-            where event_logs.run_id = runs.run_id and dagster_event_type = 'ASSET_MATERIALIZATION'
-        )
-    order by runs.id
-    limit :limit
-""")
+
+@cache
+def _statement(name: str) -> TextClause:
+    """One of `dbt_like_sql/dagster`, which are about Dagster's own tables; parameters as SQLAlchemy writes them."""
+    return text((SQL / "dagster" / f"{name}.sql").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -98,10 +54,10 @@ def purge(
     while time.monotonic() < deadline:
         with storage.index_transaction() as connection:
             connection.execute(text(f"set local statement_timeout = '{_STATEMENT:.0f}s'"))
-            ids = list(connection.execute(_OLD_EVENTS, {**given, "limit": _EVENTS}).scalars())
-            connection.execute(_THEIR_TAGS, {"ids": ids})
-            replaced = connection.execute(_OLD_CHECKS, {**given, "limit": _EVENTS}).rowcount
-            found = connection.execute(_OLD_RUNS, {**given, "location": location, "limit": _RUNS})
+            ids = list(connection.execute(_statement("old_events"), {**given, "limit": _EVENTS}).scalars())
+            connection.execute(_statement("event_tags"), {"ids": ids})
+            replaced = connection.execute(_statement("old_checks"), {**given, "limit": _EVENTS}).rowcount
+            found = connection.execute(_statement("old_runs"), {**given, "location": location, "limit": _RUNS})
             over = list(found.scalars())
         for run_id in over:
             instance.delete_run(run_id)

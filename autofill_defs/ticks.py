@@ -14,6 +14,7 @@ from autofill_defs.attaching import attach
 from autofill_defs.config import TickConfig
 from autofill_defs.defined import DefinedCollection
 from autofill_defs.engine import PatientEngine
+from autofill_defs.materializing import log_materializations
 from autofill_defs.request import Request
 from autofill_defs.runs import Filled, connected, judge
 from autofill_defs.versions import apply_if_unknown
@@ -92,13 +93,18 @@ def _report(context: dg.OpExecutionContext, defined: DefinedCollection, filled: 
     if added:  # loaded by hand, and of no sensor's knowledge yet
         keys = [key for key in batches if key in added]
         context.instance.add_dynamic_partitions(defined.full_name, keys)
-    for one in changed:
-        column = filled.request.version.by_id.get(one.column_id)
-        if column is not None:
-            metadata = filled.metadata | reports.partition_metadata(batches[one.batch], one)
-            context.log_event(
-                dg.AssetMaterialization(defined.column_key(column.name), partition=one.batch, metadata=metadata)
+    log_materializations(
+        context,
+        (
+            dg.AssetMaterialization(
+                defined.column_key(column.name),
+                partition=one.batch,
+                metadata=filled.metadata | reports.partition_metadata(batches[one.batch], one),
             )
+            for one in changed
+            if (column := filled.request.version.by_id.get(one.column_id)) is not None
+        ),
+    )
     for column in filled.request.columns:
         counts: Counter[str] = Counter()
         for one in filled.outcomes:

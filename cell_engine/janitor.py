@@ -11,7 +11,7 @@ from cell_engine.store.budgets import enforce_all
 from cell_engine.store.cache import trim
 from cell_engine.store.records import stalled
 from cell_engine.store.reviews import CHUNK, decide_overdue
-from cell_engine.store.upkeep import keep_partitions, keep_up, vacuum_work
+from cell_engine.store.upkeep import keep_partitions, keep_up, trim_loads, vacuum_work
 from cell_engine.store.usage import ROLL_BATCH, roll_up
 from cell_engine.store.wide_view import refresh_views
 
@@ -41,6 +41,7 @@ def run_janitor(url: str, *, period: float = 5.0, watch: JanitorWatch | None = N
                     keep_partitions(connection)
                     refresh_views(connection)
                     trim(connection)
+                    trim_loads(connection)
                 rounds += 1
                 done = keep_up(connection)
                 vacuum_work(connection)

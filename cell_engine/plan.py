@@ -118,7 +118,8 @@ class Blocked:
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A cell asked for by name that has an input on its way, one under review: it rests, and is left as it is.
-    `demanded`: as of one that is blocked. `read_change` is the cell's own."""
+    `demanded`: as of one that is blocked, or the signal of any demand for what nothing else would compute.
+    `read_change` is the cell's own."""
 
     column: Column
     read_change: int
@@ -208,7 +209,7 @@ def plan(
         cell = cells.get(column.id, _NO_CELL)
         request = asked.get(column.id)
         automatic = column.mode == "on_change" and not cell.user_set
-        remembered = cell.demanded > cell.called  # a force that found its inputs missing
+        remembered = cell.demanded > cell.called  # a demand that found its inputs missing, or under review
         if not (automatic or request is not None or remembered):
             if (
                 column.mode != "on_change"
@@ -233,7 +234,10 @@ def plan(
         wanted = request is not None and (stale or request.signal > cell.called)
         if _PROPOSED in shown or (resting and not resting.isdisjoint(sources)):
             if request is not None and wanted:
-                waiting.append(Waiting(column, cell.read_change, request.forced if request.forced > cell.called else 0))
+                # What is computed only when asked would else not be, once the review has ended. It is remembered as a
+                # force is: at worst a call is made that a cache would have spared, behind a review.
+                kept = request.forced if automatic or request.forced > cell.called else request.signal
+                waiting.append(Waiting(column, cell.read_change, kept if kept > cell.called else 0))
             if not cell.user_set:
                 resting.add(column.id)
             continue

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from cell_engine.demo.distributions import installed
-from cell_engine.estimate import Estimate, estimate, estimate_new
-from cell_engine.estimate.calls import Past, simulate
+from cell_engine.estimate import ColumnEstimate, Estimate, estimate, estimate_changes, estimate_new
+from cell_engine.estimate.calls import ANSWER_CHARACTERS, Past, simulate
+from cell_engine.estimate.summing import sum_up
 from cell_engine.offline_model import OfflineModel
 from cell_engine.plan import Row
 from cell_engine.specs.compile import compile_text
@@ -20,6 +21,7 @@ from cell_engine.store.collections import find_collection
 from cell_engine.store.database import Connection
 from cell_engine.store.demands import RangeScope, RowScope, dispatch
 from cell_engine.store.reading import Progress, progress
+from cell_engine.store.syncing import Drawn
 from tests.engine import Claimer, Made, eventually, make, offline_model, running_worker, sheet
 
 PACKAGES = Path(__file__).parents[1] / "autofill_defs" / "collections" / "packages.yaml"
@@ -233,3 +235,72 @@ def test_what_waits_for_a_review_is_another_dispatchs() -> None:
     version = Version(1, 1, spec.bind({"a": 1, "b": 2, "c": 3}))
     calls = simulate(Row({1: "x"}), version, {}, {2: Past(), 3: Past()}, changes=True)
     assert [due.column.name for due in calls] == ["b"]
+
+
+PARTS = """
+namespace: test
+name: parts
+files: recordings
+columns:
+  - {name: text, type: text}
+  - {name: sound, type: file}
+  - name: ends
+    type: date
+    kind: llm
+    llm:
+      model: gpt-5-mini
+      prompt: "When does it end? {{text}}"
+      chunks: {size: 1000, overlap: 100}
+      map: "What is said of the end? {{text}}"
+      reduce: "When does it end? {{text}}"
+  - {name: said, type: text, kind: transcribe, deps: [sound], transcribe: {model: whisper-1}}
+  - {name: said_again, type: text, kind: transcribe, deps: [sound], transcribe: {model: gpt-4o-transcribe}}
+"""
+
+
+def summed(row: Row, past: dict[int, Past]) -> dict[str, ColumnEstimate]:
+    spec = compile_text(PARTS)
+    version = Version(1, 1, spec.bind({one.key: number for number, one in enumerate(spec.columns, 1)}))
+    calls = [simulate(row, version, {}, past, changes=True)]
+    return {one.column: one for one in sum_up(version, 1, 1, calls, calls, past, set()).columns}
+
+
+def test_a_text_in_parts_is_as_many_requests_as_are_made_for_it() -> None:
+    past = {3: Past(), 4: Past(), 5: Past()}
+    short = summed(Row({1: "word " * 180}), past)["ends"]
+    assert (short.cells, short.requests) == (1, 1)
+    long = summed(Row({1: "word " * 4000}), past)["ends"]
+    assert long.cells == 1
+    assert 20 <= long.requests - 1 <= 30, "20,000 characters in parts of some 900, and once for what they came to"
+    assert long.tokens_in > 20_000 / 4 + (long.requests - 1) * ANSWER_CHARACTERS / 4
+    assert long.tokens_out > (long.requests - 1) * ANSWER_CHARACTERS / 4
+    assert long.cost is not None
+    assert short.cost is not None
+    assert long.cost > 15 * short.cost
+
+
+def test_recordings_cost_by_the_minute_as_those_before_or_as_is_assumed() -> None:
+    past = {3: Past(), 4: Past(), 5: Past()}
+    assumed = summed(Row({2: "a.mp3"}), past)
+    assert (assumed["said"].seconds, assumed["said"].cost) == (300, 5 * 6_000_000)
+    assert (assumed["said_again"].basis, assumed["said_again"].tokens_in) == ("assumed", 3000)
+    assert assumed["said_again"].cost
+    past[4] = Past(seconds=[50.0, 70.0], tokens_out=[0, 0])
+    heard = summed(Row({2: "a.mp3"}), past)["said"]
+    assert (heard.basis, heard.seconds, heard.cost) == ("past", 60, 6_000_000)
+
+
+def test_what_a_snapshot_would_change(connection: Connection) -> None:
+    made = filled(connection, 3)
+    a = made.id("a")
+    connection.execute("update autofill.row set deleted_at = clock_timestamp() where row_id = 3")
+    says = [
+        Drawn(1, {a: "1"}, ()),  # other than before: b, and c where b differs
+        Drawn(3, {a: "2"}, ()),  # back as it was: what was computed is still there
+        Drawn(None, {a: "new"}, ()),
+        Drawn(2, {}, (a,)),  # emptied: blocked
+    ]
+    found = estimate_changes(connection, made.collection, made.version, says, 4)
+    assert cells(found) == {"b": (2, 2), "c": (2, 1)}
+    many = estimate_changes(connection, made.collection, made.version, says, 4000)
+    assert cells(many) == {"b": (2000, 2000), "c": (2000, 1000)}

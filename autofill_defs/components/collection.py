@@ -48,7 +48,7 @@ class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
     )
     inbox: str | None = Field(
         default=None,
-        description="The folder watched for CSV, TSV, JSON Lines and Parquet files. Relative paths start at "
+        description="The folder watched for CSV, TSV, JSON Lines, Parquet and Excel files. Relative paths start at "
         "AUTOFILL_HOME; the default is inbox/NAMESPACE/NAME there.",
         examples=["inbox/demo/packages", "/data/incoming/packages"],
     )

@@ -14,7 +14,8 @@ _COLLECTION = """\
 namespace: {namespace}
 name: {name}
 columns:
-  # What is loaded: a CSV, TSV, JSON Lines or Parquet file with these columns, dropped into the inbox, is a batch.
+  # What is loaded: a CSV, TSV, JSON Lines, Parquet or .xlsx file with these columns, dropped into the inbox, is
+  # a batch.
   - {{name: title, type: text}}
   - {{name: body, type: text}}
 

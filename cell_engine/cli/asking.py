@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,22 +35,28 @@ def print_estimate(found: Estimate, as_json: bool) -> None:
     from cell_engine.cli import render
 
     if as_json:
-        money = {name: as_dollars(getattr(found, name)) for name in ("cost", "low", "high", "at_most")}
-        columns = [asdict(one) | {"cost": as_dollars(one.cost)} for one in found.columns]
-        render.print_json(asdict(found) | money | {"cells": found.cells, "columns": columns})
+        render.print_json(estimate_json(found))
         return
     table = Table("column", "model")
-    for name in ("cells", "at least", "from the cache", "tokens in", "tokens out", "cost"):
+    for name in ("cells", "at least", "from the cache", "requests", "tokens in", "tokens out", "cost"):
         table.add_column(name, justify="right")
     for one in found.columns:
+        is_paid = one.model is not None
         table.add_row(
             one.column, one.model or "", f"{one.cells:,}", f"{one.least:,}", f"{one.cached:,}",
-            f"{one.tokens_in:,}", f"{one.tokens_out:,}", shown(one.cost) if one.model is not None else "",
+            f"{one.requests:,}" if is_paid else "", f"{one.tokens_in:,}", f"{one.tokens_out:,}",
+            shown(one.cost) if is_paid else "",
         )  # fmt: skip
     screen = render.console()
     if found.columns:
         screen.print(table)
     screen.print(found.summary, soft_wrap=True)
+
+
+def estimate_json(found: Estimate) -> dict[str, Any]:
+    money = {name: as_dollars(getattr(found, name)) for name in ("cost", "low", "high", "at_most")}
+    columns = [asdict(one) | {"cost": as_dollars(one.cost)} for one in found.columns]
+    return asdict(found) | money | {"cells": found.cells, "columns": columns}
 
 
 def ask_first(found: Estimate, what: str, max_cost: int | None) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
 
 from cell_engine.cli.common import actor
+from cell_engine.cli.synced import say_synced
 
 if TYPE_CHECKING:
-    from cell_engine.load import Synced
     from cell_engine.load.folder import LoadedFolder
     from cell_engine.store.collections import Collection
     from cell_engine.store.database import Connection
@@ -28,19 +27,15 @@ def load_files(
     dry_run: bool,
     as_json: bool,
     progress: AbstractContextManager[Callable[[int], None]],
-    say_synced: Callable[[Synced], None],
 ) -> int:
     """Load them, and tell of it; returns how many were rejected."""
-    from cell_engine.cli import render
     from cell_engine.load.folder import load_folder
 
     with progress as on_files:
         done = load_folder(connection, collection, folder, actor=actor(), apply=not dry_run, on_files=on_files)
-    if as_json:
-        synced = asdict(done.synced) | {"batches": [batch.key for batch in done.synced.batches]}
-        render.print_json(synced | {"same": [list(names) for names in done.same], "woken": done.woken})
-    else:
-        say_synced(done.synced)
+    beside = {"same": [list(names) for names in done.same], "woken": done.woken}
+    say_synced(connection, collection, folder, done.synced, as_json, beside)
+    if not as_json:
         _say(done)
     for _, reason in done.synced.rejected[:_SHOWN]:
         typer.echo(reason, err=True)

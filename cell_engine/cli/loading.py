@@ -19,10 +19,11 @@ from cell_engine.cli.common import (
     open_database,
     warn_without_workers,
 )
+from cell_engine.cli.synced import computing, say_synced, synced_json
 from cell_engine.errors import BadValueError
 
 if TYPE_CHECKING:
-    from cell_engine.load import Loaded, ReadAs, Synced
+    from cell_engine.load import Loaded, ReadAs
     from cell_engine.specs.sources import Source
     from cell_engine.store.collections import Collection
     from cell_engine.store.database import Connection
@@ -175,7 +176,7 @@ def restore(
         found = find_collection(connection, full_name(collection))
         version = load_version(connection, found.id)
         rows, dispatches = restore_rows(connection, version, actor=actor(), sync=sync)
-        typer.echo(f"{found.full_name}: {rows:,} rows are back; {_computing(dispatches)}")
+        typer.echo(f"{found.full_name}: {rows:,} rows are back; {computing(dispatches)}")
 
 
 def _load(connection: Connection, collection: Collection, file: Path, how: ReadAs) -> None:
@@ -197,7 +198,6 @@ def _load_folder(connection: Connection, collection: Collection, folder: str, dr
         dry_run=dry_run,
         as_json=as_json,
         progress=_progress("reading files"),
-        say_synced=lambda done: _say_synced(connection, collection, folder, done),
     )
     if rejected:
         raise typer.Exit(REJECTED_EXIT)
@@ -210,7 +210,7 @@ def _say_loaded(connection: Connection, collection: Collection, file: Path, load
     if loaded.new:
         typer.echo(f"{collection.full_name}: {loaded.rows:,} rows from {file.name} as batch {batches}")
         if loaded.dispatches:
-            typer.echo(_computing(loaded.dispatches))
+            typer.echo(computing(loaded.dispatches))
         version = load_version(connection, collection.id)
         warn_without_workers(connection, version, [column.name for column in version.computed])
     elif not loaded.batches:
@@ -238,7 +238,6 @@ def _sync(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    from cell_engine.cli import render
     from cell_engine.load import sync_file
 
     with _progress("comparing") as on_rows:
@@ -252,10 +251,7 @@ def _sync(
             on_rows=on_rows,
             how=how,
         )
-    if as_json:
-        render.print_json(_synced_json(done))
-    else:
-        _say_synced(connection, collection, file.name, done)
+    say_synced(connection, collection, file.name, done, as_json)
     _end_with(file, done.rejected, done.rejected_lines)
 
 
@@ -267,11 +263,11 @@ def _feed(connection: Connection, collection: Collection, url: str, as_json: boo
     done = sync_feed(connection, collection, url, actor=actor())
     shown = redact_text(url)
     if as_json:
-        render.print_json({"body": done.body, "synced": None if done.synced is None else _synced_json(done.synced)})
+        render.print_json({"body": done.body, "synced": None if done.synced is None else synced_json(done.synced)})
     elif done.synced is None:
         typer.echo(f"{collection.full_name}: {shown} has not changed")
     else:
-        _say_synced(connection, collection, shown, done.synced)
+        say_synced(connection, collection, shown, done.synced)
     if done.synced is not None:
         _end_with(shown, done.synced.rejected, done.synced.rejected_lines)
 
@@ -291,7 +287,8 @@ def _query(
     done = sync_query(
         connection, collection, query, actor=actor(), any_deletes=any_deletes or dry_run, apply=not dry_run
     )
-    _tell(connection, collection, query.source, done, as_json)
+    say_synced(connection, collection, query.source, done, as_json)
+    _end_with(query.source, done.rejected, done.rejected_lines)
 
 
 def _declared(
@@ -302,40 +299,8 @@ def _declared(
     done = sync_source(
         connection, collection, source, actor=actor(), any_deletes=any_deletes or dry_run, apply=not dry_run
     )
-    _tell(connection, collection, source.title, done, as_json)
-
-
-def _tell(connection: Connection, collection: Collection, source: str, done: Synced, as_json: bool) -> None:
-    from cell_engine.cli import render
-
-    if as_json:
-        render.print_json(_synced_json(done))
-    else:
-        _say_synced(connection, collection, source, done)
-    _end_with(source, done.rejected, done.rejected_lines)
-
-
-def _synced_json(done: Synced) -> dict[str, Any]:
-    return asdict(done) | {"batches": [batch.key for batch in done.batches]}
-
-
-def _say_synced(connection: Connection, collection: Collection, source: str, done: Synced) -> None:
-    from cell_engine.store.collections import load_version
-
-    parts = [("new", done.inserted), ("changed", done.updated), ("back", done.restored), ("deleted", done.deleted)]
-    told = ", ".join(f"{rows:,} {what}" for what, rows in parts if rows) or "nothing changed"
-    would = "" if done.applied else "would be: "
-    typer.echo(f"{collection.full_name}: {source}: {would}{told}, {done.unchanged:,} as they were")
-    if done.withheld:
-        typer.echo(
-            f"{done.withheld:,} rows are not in it and stay: lines that could not be read may be theirs", err=True
-        )
-    if done.deleted and done.applied:
-        typer.echo(f"`autofill restore {collection.full_name} --sync {done.number}` brings the deleted rows back")
-    if done.dispatches:
-        typer.echo(_computing(done.dispatches))
-        version = load_version(connection, collection.id)
-        warn_without_workers(connection, version, [column.name for column in version.computed])
+    say_synced(connection, collection, source.title, done, as_json)
+    _end_with(source.title, done.rejected, done.rejected_lines)
 
 
 def _repair(connection: Connection, collection: Collection, file: Path, as_json: bool) -> None:
@@ -348,7 +313,7 @@ def _repair(connection: Connection, collection: Collection, file: Path, as_json:
     else:
         typer.echo(f"{collection.full_name}: {done.rows:,} repaired rows are in, {done.passed:,} left as they were")
         if done.dispatches:
-            typer.echo(_computing(done.dispatches))
+            typer.echo(computing(done.dispatches))
     if done.rejected:
         typer.echo(f"{done.rejected:,} still do not fit: `autofill rejected {collection.full_name}`", err=True)
         raise typer.Exit(REJECTED_EXIT)
@@ -366,11 +331,6 @@ def _end_with(file: Path | str, rejected: Sequence[tuple[int, str]], count: int)
     lines = "1 line was" if count == 1 else f"{count:,} lines were"
     typer.echo(f"{lines} rejected; the other rows are in", err=True)
     raise typer.Exit(REJECTED_EXIT)
-
-
-def _computing(dispatches: Sequence[int]) -> str:
-    shown = ", ".join(map(str, dispatches[:_REJECTED_SHOWN])) + (" …" if len(dispatches) > _REJECTED_SHOWN else "")
-    return f"computing what they make due in dispatch {shown}"
 
 
 @contextmanager

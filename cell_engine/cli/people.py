@@ -242,7 +242,10 @@ def show(
     after: Annotated[int, typer.Option(min=0, help="Only rows behind this row id: the next page.")] = 0,
     column: Annotated[list[str] | None, typer.Option(help="Only this column; may be repeated.")] = None,
     row: Annotated[
-        int | None, typer.Option(min=1, max=LARGEST_ID, help="This row alone, at length: where each answer comes from.")
+        list[int] | None,
+        typer.Option(
+            min=1, max=LARGEST_ID, help="This row alone, at length: where each answer comes from; may be repeated."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -255,20 +258,27 @@ def show(
         found = find_collection(connection, full_name(collection))
         version = load_version(connection, found.id)
         names = [named_column(version, name).name for name in column or version.by_name]
-        if row is not None:
-            after, rows = row - 1, 1
-        inputs, cells = page(connection, found.id, after=after, limit=rows)
+        pages = [(one - 1, 1) for one in sorted(set(row))] if row else [(after, rows)]
+        read = [page(connection, found.id, after=after, limit=limit) for after, limit in pages]
+    inputs = [cell for of_page, _ in read for cell in of_page]
+    cells = [cell for _, of_page in read for cell in of_page]
     by_row = render.rows_of(inputs, cells)
     wanted = [version.by_name[name] for name in names]
-    if row is not None and row not in by_row:
-        raise NotFoundError(f"{found.full_name} has no row {row}")
+    for one in row or ():
+        if one not in by_row:
+            raise NotFoundError(f"{found.full_name} has no row {one}")
+    if row:
+        by_row = {row_id: by_column for row_id, by_column in by_row.items() if row_id in row}
     if as_json:
-        render.print_json([_row_json(row_id, by_column, wanted) for row_id, by_column in by_row.items()])
+        render.print_json([_row_json(version, row_id, by_column, wanted) for row_id, by_column in by_row.items()])
         return
     screen = render.console()
-    if row is not None:
-        for line in one_row.lines(version, wanted, by_row[row]):
-            screen.print(line, soft_wrap=True)
+    if row:
+        for number, (row_id, by_column) in enumerate(by_row.items()):
+            if len(by_row) > 1:
+                screen.print(f"{chr(10) if number else ''}row {row_id}")
+            for line in one_row.lines(version, wanted, by_column):
+                screen.print(line, soft_wrap=True)
         return
     screen.print(render.rows_table(version, inputs, cells, names, screen.width))
     moved = [cell for cell in cells if cell.inputs_moved and version.by_id[cell.column_id].name in names]
@@ -289,7 +299,9 @@ def status(
     print_status(None if collection is None else full_name(collection), as_json)
 
 
-def _row_json(row_id: int, by_column: Mapping[int, Any], columns: Sequence[Column]) -> dict[str, Any]:
+def _row_json(version: Version, row_id: int, by_column: Mapping[int, Any], columns: Sequence[Column]) -> dict[str, Any]:
+    from cell_engine.cli.one_row import waits_for
+
     cells: dict[str, Any] = {}
     for column in columns:
         cell = by_column.get(column.id)
@@ -305,6 +317,7 @@ def _row_json(row_id: int, by_column: Mapping[int, Any], columns: Sequence[Colum
                 "inputs_moved": cell.inputs_moved,
                 "details": cell.details,
                 "proposed": cell.proposed,
+                "waits_for": waits_for(version, column, by_column),
             }
     return {"row": row_id, "cells": cells}
 

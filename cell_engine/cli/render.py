@@ -151,7 +151,7 @@ def dispatches_table(dispatches: Iterable[DispatchProgress], version: Version) -
             one_line(one.actor, 40),
             one_line(one.reason, 40),
             one_line(", ".join(names) or "what changed", 40),
-            f"{one.total:,}",
+            f"{'≤ ' if one.is_bound else ''}{one.aim:,}",
             outcomes_line(one),
             f"{one.tokens_in + one.tokens_out:,}",
             spent(one.cost, one.unpriced) if one.tokens_in or one.unpriced else "",
@@ -202,15 +202,14 @@ def outcomes_line(progress: DispatchProgress) -> str:
     left = [] if progress.eta is None or not ahead else [f"about {duration(progress.eta)} left"]
     cost = [spent(progress.cost, progress.unpriced)] if progress.cost or progress.unpriced else []
     paused = [f"paused: {progress.pause_reason}"] if progress.paused_at is not None and progress.pause_reason else []
-    return ", ".join(ended + ahead + left + cost + paused) or (
-        "nothing yet" if progress.ended_at is None else "nothing to do"
-    )
+    nothing = "nothing to do: no cell is what was asked for" if progress.only_if is not None else "nothing to do"
+    return ", ".join(ended + ahead + left + cost + paused) or ("nothing yet" if progress.ended_at is None else nothing)
 
 
 def progress_json(progress: DispatchProgress) -> dict[str, Any]:
     """All there is to say of a dispatch, for programs; `cost`, `saved_cost` and `max_cost` are dollars, `eta_seconds`
     null where it cannot be told."""
-    derived = ("done", "failed", "running", "queued", "waiting", "superseded", "saved")
+    derived = ("done", "aim", "failed", "running", "queued", "waiting", "superseded", "saved")
     facts = {name: getattr(progress, name) for name in (*progress.__slots__, *derived)}
     money = {name: as_dollars(facts[name]) for name in ("cost", "saved_cost", "max_cost")}
     return facts | money | {"eta_seconds": progress.eta}
@@ -262,9 +261,8 @@ class LiveBar:
         self._progress.stop()
 
     def update(self, progress: DispatchProgress) -> None:
-        total = max(progress.total, progress.done)  # cascaded cells are not in the total of an edit
         self._progress.update(
-            self._task, total=total or None, completed=progress.done, line=outcomes_line(progress), refresh=True
+            self._task, total=progress.aim or None, completed=progress.done, line=outcomes_line(progress), refresh=True
         )
 
 
@@ -284,8 +282,8 @@ class PlainLines:
         return
 
     def update(self, progress: DispatchProgress) -> None:
-        total = max(progress.total, progress.done)
-        line = f"{self._title}: {progress.done:,} of {total:,} cells: {outcomes_line(progress)}"
+        bound = "at most " if progress.is_bound else ""
+        line = f"{self._title}: {progress.done:,} of {bound}{progress.aim:,} cells: {outcomes_line(progress)}"
         now = time.monotonic()
         if line != self._line and (progress.ended_at is not None or now - self._at >= _PLAIN_SECONDS):
             self._line, self._at = line, now

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cell_engine.cli.asking import DryRun, Yes, ask_first, print_estimate
 from cell_engine.cli.common import (
     LARGEST_ID,
     AsJson,
@@ -84,12 +85,27 @@ def accept(
     value: _Value = None,
     all_: _All = False,
     wait: Wait = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """Accept answers that wait for review: each is shown from now on, as the AI's, and what reads it is computed.
 
-    `--value` accepts just that answer, whatever has been proposed since you looked.
+    `--value` accepts just that answer, whatever has been proposed since you looked. What would cost more than a dollar
+    (AUTOFILL_ASK_ABOVE) asks first.
     """
-    _decide(collection, column, row, batch, value, all_, wait, accepted=True, why=None)
+    from cell_engine.estimate import estimate_accept
+
+    def is_wanted(connection: Connection, found: Collection, version: Version, which: Filter) -> bool:
+        if dry_run or not yes:
+            cost = estimate_accept(connection, found, version, which)
+            if dry_run:
+                print_estimate(cost, as_json)
+                return False
+            ask_first(cost, f"accept answers of {found.full_name}", None)
+        return True
+
+    _decide(collection, column, row, batch, value, all_, wait, accepted=True, why=None, is_wanted=is_wanted)
 
 
 def reject(
@@ -118,6 +134,7 @@ def _decide(
     *,
     accepted: bool,
     why: str | None,
+    is_wanted: Callable[[Connection, Collection, Version, Filter], bool] = lambda *_: True,
 ) -> None:
     from cell_engine.store import reviews
     from cell_engine.store.collections import find_collection, load_version
@@ -128,6 +145,8 @@ def _decide(
         found = find_collection(connection, full_name(collection))
         version = load_version(connection, found.id)
         which = _filter(connection, found, version, column, row, batch, value)
+        if not is_wanted(connection, found, version, which):
+            return
         done = reviews.decide(connection, found.id, which, accepted=accepted, actor=actor(), why=why)
         if not done.cells:
             typer.echo(f"{found.full_name}: nothing of that waits for review")

@@ -9,18 +9,21 @@ is nearer, and counts schemas and corrections too. Where there is no past, four 
 
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from cell_engine.estimate.calls import read_past, simulate
 from cell_engine.estimate.drawing import SAMPLE_ROWS, draw
 from cell_engine.estimate.summing import ColumnEstimate, Estimate, sum_up
-from cell_engine.plan import Asked, Due, Row
+from cell_engine.plan import PROPOSED, Asked, Due, Row
 from cell_engine.specs.version import Version
 from cell_engine.store.collections import Collection
 from cell_engine.store.database import Connection
 from cell_engine.store.demands import RangeScope, RowScope
+from cell_engine.store.reviews import CHUNK, Filter, proposals
 from cell_engine.store.sampling import cached, namespace_of, read_sample
+from cell_engine.store.syncing import Drawn
 
-__all__ = ["ColumnEstimate", "Estimate", "estimate", "estimate_new"]
+__all__ = ["ColumnEstimate", "Estimate", "estimate", "estimate_accept", "estimate_changes", "estimate_new"]
 
 _NEW = 2**62  # a signal above all that were given out
 
@@ -62,6 +65,51 @@ def estimate_new(connection: Connection, collection: Collection, version: Versio
     moving = [simulate(row, version, {}, past, changes=True) for row in kept]
     hits = cached(connection, namespace_of(connection, collection.id), _keys(moving))
     return sum_up(version, count, len(kept), moving, moving, past, hits)
+
+
+def estimate_changes(
+    connection: Connection, collection: Collection, version: Version, drawn: Sequence[Drawn], rows: int
+) -> Estimate:
+    """What `rows` rows would take once a snapshot is synced that says of them what it says of those `drawn`."""
+    known = [one.row_id for one in drawn if one.row_id is not None]
+    sample = {one.row_id: one.row for one in read_sample(connection, collection.id, known, deleted=True)}
+    changed: list[Row] = []
+    for row_id, inputs, missing in drawn:
+        before = sample.get(row_id, Row({})) if row_id is not None else Row({})
+        kept = {column: value for column, value in before.inputs.items() if column not in missing}
+        changed.append(Row({**kept, **inputs}, _NEW, before.cells))
+    past = read_past(connection, collection, version, ())
+    moving = [simulate(row, version, {}, past, changes=True) for row in changed]
+    still = [simulate(row, version, {}, past, changes=False) for row in changed]
+    hits = cached(connection, namespace_of(connection, collection.id), _keys(moving))
+    return sum_up(version, rows, len(changed), moving, still, past, hits)
+
+
+def estimate_accept(connection: Connection, collection: Collection, version: Version, which: Filter) -> Estimate:
+    """What the answers that wait for review and are meant make due once they are accepted. Passes all of them."""
+    drawn: list[tuple[int, list[int]]] = []
+    rows = place = after_row = after_column = 0
+    while page := proposals(connection, collection.id, which, after=(after_row, after_column), limit=CHUNK):
+        for one in page:
+            if one.row_id != after_row:
+                place = rows if rows < SAMPLE_ROWS else random.randrange(rows + 1)  # noqa: S311
+                rows += 1
+                drawn[place : place + 1] = [(one.row_id, [])] if place < SAMPLE_ROWS else []
+            if place < SAMPLE_ROWS:
+                drawn[place][1].append(one.column_id)
+            after_row, after_column = one.row_id, one.column_id
+    sample = read_sample(connection, collection.id, [row_id for row_id, _ in drawn])
+    accepted = dict(drawn)
+    for sampled in sample:
+        for column_id in accepted[sampled.row_id]:
+            cell = sampled.row.cells.get(column_id)
+            if cell is not None and cell.error_class == PROPOSED:
+                sampled.row.cells[column_id] = replace(cell, error_class=None, change=_NEW)
+    past = read_past(connection, collection, version, ())
+    moving = [simulate(one.row, version, {}, past, changes=True) for one in sample]
+    still = [simulate(one.row, version, {}, past, changes=False) for one in sample]
+    hits = cached(connection, namespace_of(connection, collection.id), _keys(moving))
+    return sum_up(version, rows, len(drawn), moving, still, past, hits)
 
 
 def _keys(moving: Sequence[list[Due]]) -> dict[bytes, float | None]:

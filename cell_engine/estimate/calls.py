@@ -4,15 +4,18 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from cell_engine.estimate.drawing import SAMPLE_ROWS, choose_of
+from cell_engine.kinds.base import Call
+from cell_engine.kinds.llm_chunks import chunked
 from cell_engine.plan import BLOCKED, NOT_FOUND, PROPOSED, Asked, Cell, Due, Row, is_held, plan
 from cell_engine.specs import prompt
 from cell_engine.specs.text import Json
 from cell_engine.specs.version import Column, Version
 from cell_engine.store.collections import Collection, load_version
 from cell_engine.store.database import Connection
-from cell_engine.store.sampling import Sampled, read_sample
+from cell_engine.store.sampling import Called, Sampled, read_sample
 
 PAST_ROWS = 150
 """Rows of all of the collection that are looked at for what its calls took."""
@@ -20,18 +23,20 @@ PAST_ROWS = 150
 LEAST_PAST = 8
 """Calls after which a column's own past says more than the assumptions."""
 
-ANSWER_CHARACTERS = 240
-"""What a text that nobody has seen yet is taken to be long."""
+ANSWER_CHARACTERS, READ_CHARACTERS = 240, 8_000
+"""What a text that nobody has seen yet is taken to be long: an answer, and one read from a file or a page."""
 
 
 @dataclass
 class Past:
-    """Of one column: what its calls were billed for the characters of their prompts, and what they answered."""
+    """Of one column: what its calls were billed for the characters of their prompts, or for the seconds of what they
+    heard, and what they answered. `tokens_out` are those of a request."""
 
     ratios: list[float] = field(default_factory=list)
     characters: int = 0
     tokens_in: int = 0
-    tokens_out: list[int] = field(default_factory=list)
+    tokens_out: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
     models: Counter[str] = field(default_factory=Counter)
     answer: Json = None
 
@@ -57,18 +62,32 @@ def read_past(
             if called.version not in versions:
                 versions[called.version] = load_version(connection, collection.id, called.version)
             column = versions[called.version].by_id.get(column_id)
-            if column is None or column.kind != "llm":
+            if column is None or column.kind not in ("llm", "transcribe"):
                 continue
             known = past[column_id]
             known.models[called.model] += 1
-            known.tokens_out.append(called.tokens_out)
-            known.answer = cell.ai_value if known.answer is None else known.answer
-            characters = characters_of(column, _inputs(column, one.row), versions[called.version].keys)
-            if called.tokens_in and characters:
-                known.ratios.append(called.tokens_in / characters)
+            if column.kind == "transcribe":
+                _hear(known, called, cell)
+                continue
+            asked = requests_of(column, _inputs(column, one.row), versions[called.version].keys)
+            known.tokens_out.append(called.tokens_out / max(1, asked.number))
+            if called.tokens_in and asked.characters:
+                known.ratios.append(called.tokens_in / asked.characters)
                 known.tokens_in += called.tokens_in
-                known.characters += characters
+                known.characters += asked.characters
+    for column_id, known in past.items():  # also of what costs nothing: texts to be read are as long as those read
+        answered = [one.row.cells[column_id] for one in rows if column_id in one.row.cells]
+        values = (each.ai_value for each in answered if each.error_class in (None, PROPOSED))
+        known.answer = next((value for value in values if value is not None), None)
     return past
+
+
+def _hear(known: Past, called: Called, cell: Cell) -> None:
+    seconds = (cell.details or {}).get("seconds")
+    if isinstance(seconds, int | float) and seconds > 0:
+        known.seconds.append(float(seconds))
+        known.tokens_in += called.tokens_in
+        known.tokens_out.append(called.tokens_out)
 
 
 def _inputs(column: Column, row: Row) -> dict[int, Json]:
@@ -83,8 +102,24 @@ def _inputs(column: Column, row: Row) -> dict[int, Json]:
     return values
 
 
-def characters_of(column: Column, inputs: Mapping[int, Json], names: Mapping[int, str]) -> int:
-    said = prompt.conversation(column.settings, inputs, names)
+class Requests(NamedTuple):
+    """What is sent to a model for one cell: one request, or those of its parts."""
+
+    number: int
+    characters: int
+
+
+def requests_of(column: Column, inputs: Mapping[int, Json], names: Mapping[int, str]) -> Requests:
+    """Of an ``llm`` column's cell."""
+    parts = chunked(Call(column, inputs, names, "", 0, "", 0.0))
+    if parts is None:
+        return Requests(1, _characters(column.settings, inputs, names))
+    calls = list(parts.requests("x" * ANSWER_CHARACTERS))
+    return Requests(len(calls), sum(_characters(call.column.settings, call.inputs, names) for call in calls))
+
+
+def _characters(settings: Mapping[str, Json], inputs: Mapping[int, Json], names: Mapping[int, str]) -> int:
+    said = prompt.conversation(settings, inputs, names)
     answers = sum(len(json.dumps(example, ensure_ascii=False)) for _, example in said.examples)
     return len(said.system) + len(said.user) + sum(len(asked) for asked, _ in said.examples) + answers
 
@@ -163,5 +198,6 @@ def assumed(column: Column, like: Json) -> Json:
             return [*(like if isinstance(like, list) else ["x" * 24] * 4), "x"]
         case "json":
             return {"assumed": like if like is not None else "x" * (ANSWER_CHARACTERS // 2)}
-    text = like if isinstance(like, str) else "x" * ANSWER_CHARACTERS
+    usual = READ_CHARACTERS if column.kind in ("extract", "fetch", "transcribe") else ANSWER_CHARACTERS
+    text = like if isinstance(like, str) else "x" * usual
     return text[:-1] + ("y" if text.endswith("x") else "x")

@@ -1,37 +1,33 @@
 """From the calls of a sample to tokens and money for all rows, with how far that may be off."""
 
-import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from cell_engine.estimate.calls import Past, assumed, characters_of
+from cell_engine.estimate.calls import Past
+from cell_engine.estimate.rates import SURE, Rate, Taken
 from cell_engine.plan import Due
-from cell_engine.prices import Price, prices, shown
+from cell_engine.prices import prices, shown
 from cell_engine.specs.version import Column, Version
-
-CHARACTERS_PER_TOKEN = 4.0
-ASSUMED_ERROR_IN, ASSUMED_ERROR_OUT = 0.3, 0.6
-"""How far the assumptions may be off; of languages other than English, and of models that reason, further."""
-
-_LEAST_ERROR = 0.02
-_SURE = 1.96  # standard errors that 95 of 100 estimates stay within
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnEstimate:
     """One column's share. `cells` would be computed, `cached` of them without a call; `least` where no answer differs
-    from the one before, so that nothing follows from it. `cost`: billionths of a dollar, None without a price for
-    `model`. `basis`: "past" calls, or "assumed"."""
+    from the one before, so that nothing follows from it. `requests` go to the model, several for a text that is asked
+    for in parts; `seconds` are those of recordings. `cost`: billionths of a dollar, None without a price for `model`.
+    `basis`: "past" calls, or "assumed"."""
 
     column: str
     model: str | None
     cells: int
     least: int
     cached: int
+    requests: int
     tokens_in: int
     tokens_out: int
+    seconds: int
     cost: int | None
     basis: str
 
@@ -79,74 +75,28 @@ class Estimate:
         if any(one.least < one.cells for one in self.columns):
             lines.append('cells "at least" are computed where answers do not differ from those before, else all')
         paid = [one for one in self.columns if one.model is not None]
-        assumed = [one.column for one in paid if one.basis == "assumed"]
-        how = "every row" if self.is_exact_scope else f"{self.sampled:,} random rows of {self.rows:,}"
-        basis = "tokens as their columns' earlier calls took"
+        assumed = [one.column for one in paid if one.basis == "assumed" and not one.seconds]
+        unheard = [one.column for one in paid if one.basis == "assumed" and one.seconds]
+        basis = ["every row" if self.is_exact_scope else f"{self.sampled:,} random rows of {self.rows:,}"]
         if assumed:
-            basis = f"no earlier calls of {', '.join(assumed)}: four characters a token, and answers by their type"
-        lines.append(f"from {how}; {basis}" if paid else f"from {how}")
+            basis.append(
+                f"no earlier calls of {', '.join(assumed)}: four characters a token, and answers by their type"
+            )
+        if unheard:
+            basis.append(f"no earlier calls of {', '.join(unheard)}: recordings of five minutes")
+        if paid and not assumed and not unheard:
+            basis.append("tokens as their columns' earlier calls took")
+        lines.append(f"from {'; '.join(basis)}")
         return "\n".join(lines)
-
-
-@dataclass(frozen=True)
-class Rate:
-    """What a column's calls take and cost, and how far that may be off."""
-
-    model: str | None
-    price: Price | None
-    tokens_per_character: float
-    error_in: float
-    answer: Callable[[Due], float]
-    error_out: float
-    basis: str
-
-    @property
-    def is_unpriced(self) -> bool:
-        return self.model is not None and self.price is None
-
-    @classmethod
-    def of(cls, column: Column, past: Past) -> "Rate":
-        if column.kind != "llm":
-            return cls(None, None, 0.0, 0.0, lambda _: 0.0, 0.0, "free")
-        # What answered before is what will be billed, whatever name it was asked by.
-        model = past.models.most_common(1)[0][0] if past.models else str(column.settings["model"])
-        price = prices().of(model)
-        if past.is_known:
-            mean = sum(past.tokens_out) / len(past.tokens_out)
-            return cls(
-                model, price, past.tokens_in / past.characters, _error(past.ratios), lambda _: mean,
-                _error([float(tokens) for tokens in past.tokens_out]), "past",
-            )  # fmt: skip
-        answer = json.dumps({"value": assumed(column, past.answer)}, ensure_ascii=False)
-        limit = column.settings.get("max_tokens")
-        tokens = len(answer) / CHARACTERS_PER_TOKEN
-        tokens = min(tokens, limit) if isinstance(limit, int) else tokens
-        return cls(
-            model, price, 1 / CHARACTERS_PER_TOKEN, ASSUMED_ERROR_IN, lambda _: tokens, ASSUMED_ERROR_OUT, "assumed"
-        )
-
-    def tokens(self, due: Due, names: Mapping[int, str]) -> tuple[float, float]:
-        if self.model is None:
-            return 0.0, 0.0
-        return characters_of(due.column, due.inputs, names) * self.tokens_per_character, self.answer(due)
-
-    def cost(self, tokens_in: float, tokens_out: float) -> float:
-        if self.price is None:
-            return 0.0
-        return (tokens_in * self.price.tokens_in + tokens_out * self.price.tokens_out) / 1_000_000
-
-    def due_cost(self, due: Due, names: Mapping[int, str]) -> float:
-        return self.cost(*self.tokens(due, names))
 
 
 @dataclass
 class _Sum:
-    """Of one column over the sample: calls, their tokens, and how far those may be off (a share of them)."""
+    """Of one column over the sample: calls, and what they take."""
 
     cells: int = 0
     cached: float = 0.0
-    tokens_in: float = 0.0
-    tokens_out: float = 0.0
+    taken: Taken = field(default_factory=Taken)
 
 
 def sum_up(
@@ -173,20 +123,20 @@ def sum_up(
             one.cached += 1 - share
             if not share:
                 continue
-            tokens_in, tokens_out = (tokens * share for tokens in rate.tokens(due, version.keys))
-            one.tokens_in += tokens_in
-            one.tokens_out += tokens_out
-            of_row += rate.cost(tokens_in, tokens_out)
+            taken = rate.take(due, version.keys)
+            one.taken = one.taken.plus(taken, share)
+            of_row += rate.cost(taken) * share
         costs.append(of_row)
     costs += [0.0] * (drawn - len(costs))  # rows that are gone
     least = Counter(due.column.id for calls in still for due in calls)
-    cost_still = sum(rates[due.column.id].due_cost(due, version.keys) for calls in still for due in calls)
+    answered = ((rates[due.column.id], due) for calls in still for due in calls)
+    cost_still = sum(rate.cost(rate.take(due, version.keys)) for rate, due in answered)
     found = tuple(_column(version.by_id[id], one, least[id], scale, rates[id]) for id, one in sums.items() if one.cells)
     cost = sum(one.cost for one in found if one.cost is not None)
-    tokens_off = math.sqrt(sum(_off(one, rates[version.by_name[one.column].id]) ** 2 for one in found))
-    bound = math.hypot(_standard_error(costs, rows) * _SURE, tokens_off)
+    tokens_off = scale * math.hypot(*(rates[id].off(one.taken) for id, one in sums.items()))
+    bound = math.hypot(_standard_error(costs, rows) * SURE, tokens_off)
     cells = [float(len(calls)) for calls in moving] + [0.0] * (drawn - len(moving))
-    cells_off = _standard_error(cells, rows) * _SURE if any(cells) else 3 * scale  # none of n seen: under 3/n of all
+    cells_off = _standard_error(cells, rows) * SURE if any(cells) else 3 * scale  # none of n seen: under 3/n of all
     unpriced = tuple(sorted({str(one.model) for one in found if one.cost is None}))
     dearest = max(prices().models.values(), key=lambda price: (price.tokens_out, price.tokens_in))
     at_most = cost + sum(dearest.cost(one.tokens_in, 0, one.tokens_out) for one in found if one.cost is None)
@@ -220,24 +170,20 @@ def _shared(moving: Sequence[list[Due]]) -> dict[bytes, int]:
 
 
 def _column(column: Column, one: _Sum, least: int, scale: float, rate: Rate) -> ColumnEstimate:
-    tokens_in, tokens_out = round(one.tokens_in * scale), round(one.tokens_out * scale)
-    cost = None if rate.is_unpriced else round(rate.cost(one.tokens_in, one.tokens_out) * scale)
+    requests, tokens_in, tokens_out, seconds = (round(each * scale) for each in one.taken)
     return ColumnEstimate(
         column=column.name,
         model=rate.model,
         cells=round(one.cells * scale),
         least=round(least * scale),
         cached=round(one.cached * scale),
+        requests=requests,
         tokens_in=tokens_in,
         tokens_out=tokens_out,
-        cost=cost,
+        seconds=seconds,
+        cost=None if rate.is_unpriced else round(rate.cost(one.taken) * scale),
         basis=rate.basis,
     )
-
-
-def _off(one: ColumnEstimate, rate: Rate) -> float:
-    """How far a column's cost may be off for its tokens' sake, in billionths of a dollar."""
-    return math.hypot(rate.cost(one.tokens_in, 0) * rate.error_in, rate.cost(0, one.tokens_out) * rate.error_out)
 
 
 def _standard_error(values: Sequence[float], population: int) -> float:
@@ -248,12 +194,3 @@ def _standard_error(values: Sequence[float], population: int) -> float:
     mean = sum(values) / count
     variance = sum((value - mean) ** 2 for value in values) / (count - 1)
     return population * math.sqrt(variance / count * (1 - count / population))
-
-
-def _error(values: Sequence[float]) -> float:
-    """The relative error of a mean."""
-    mean = sum(values) / len(values)
-    if mean == 0 or len(values) < 2:
-        return _LEAST_ERROR
-    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    return max(_LEAST_ERROR, _SURE * deviation / mean / math.sqrt(len(values)))

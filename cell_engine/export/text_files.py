@@ -5,11 +5,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from cell_engine.specs.text import Json
+from cell_engine.specs.text import FORMULA_STARTS, Json
 from cell_engine.specs.types import ColumnType
-
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""What makes a spreadsheet take a text for a formula, and run it: the text of a cell may come from anywhere."""
 
 _DEFUSED = "'"
 

@@ -32,6 +32,10 @@ class Outside(FileError):
     """The path leads out of its place, or may: a symbolic link is never followed."""
 
 
+class NoFile(FileError):
+    """What is listed under this name is none: a link, a pipe, a device."""
+
+
 class TooLarge(FileError):
     """It has more bytes than ``limit``; nothing of it is given."""
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from errno import EACCES, ELOOP, ENAMETOOLONG, ENODEV, ENOENT, ENOTDIR, ENXIO, EPERM
 from pathlib import Path
 
-from cell_engine.files.errors import FileError, Growing, Missing, Outside, Unreachable
+from cell_engine.files.errors import FileError, Growing, Missing, NoFile, Outside, Unreachable
 
 SETTLED_SECONDS = 2.0
 """So long must a file have been left alone before it is read.
@@ -128,13 +128,13 @@ class LocalFiles:
             return
         for name, is_link, is_folder, is_file in found:
             if is_link:
-                yield Outside("/".join((*names, name)), "it is a symbolic link, which is not followed")
+                yield NoFile("/".join((*names, name)), "it is a symbolic link, which is not followed")
             elif is_folder:
                 folders.append(name)
             elif is_file:
                 yield (*names, name)
             else:
-                yield FileError("/".join((*names, name)), "it is no regular file")
+                yield NoFile("/".join((*names, name)), "it is no regular file")
         if folders and len(names) >= MOST_DEEP:
             yield FileError(path, f"it holds folders nested more than {MOST_DEEP} deep, which are not listed")
             return

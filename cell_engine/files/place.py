@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from cell_engine.errors import BadValueError
-from cell_engine.files.errors import FileError, Growing, Missing, Outside, TooLarge
+from cell_engine.files.errors import FileError, Growing, Missing, NoFile, Outside, TooLarge
 from cell_engine.files.local import HIDDEN, SETTLED_SECONDS, LocalFile, LocalFiles
 from cell_engine.files.remote import RemoteFile, RemoteFiles
 from cell_engine.specs.paths import check_path, path_fault
@@ -92,8 +92,8 @@ class Place:
         return self._take(path, None, to.write)
 
     def walk(self, pattern: str = "**/*", below: str = "") -> Iterator[str | FileError]:
-        """The paths of all files that match ``pattern`` (see `matcher`), in order; what cannot be one, as its error.
-        With ``below`` only those in that folder.
+        """The paths of all files that match ``pattern`` (see `matcher`), in order; what cannot be one, as its error. So
+        is a link: of a folder's, only its own name is looked at. With ``below`` only those in that folder.
 
         Passed over are names that begin with a dot or ``~$``, and files that are called unfinished (``.part``,
         ``.tmp`` and the like). Holds the names of one folder at a time.
@@ -101,7 +101,8 @@ class Place:
         matches = matcher(pattern)
         for found in self._files.walk(check_path(below).split("/") if below else ()):
             if isinstance(found, FileError):
-                if not _is_passed_over(found.path.split("/")):
+                is_meant = not isinstance(found, NoFile) or matches(unicodedata.normalize("NFC", found.path))
+                if is_meant and not _is_passed_over(found.path.split("/")):
                     yield found
                 continue
             path = "/".join(found)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, TypeAlias, cast
@@ -102,6 +102,12 @@ class Chunked:
             return outcome
         chunks: dict[str, Json] = {"count": len(self.parts), "failed": failed}
         return replace(outcome, details={**(outcome.details or {}), "chunks": chunks})
+
+    def requests(self, note: str) -> Iterator[Call]:
+        """All that will be asked where no part fails and each comes to ``note``: for a dry run, which sends none."""
+        if len(self.parts) <= MOST_PARTS:
+            yield from map(self._map, self.parts)
+            yield self._reduce("\n\n".join(f"{part.name}:\n{note}" for part in self.parts))
 
     async def _supported(self, answer: Answer) -> Outcome:
         """The quotes that stand in the text itself: those found so far stand in what the parts came to."""

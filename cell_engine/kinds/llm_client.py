@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
@@ -16,8 +17,9 @@ from pydantic import BaseModel, Field, ValidationError
 
 from cell_engine.kinds.base import Failure, Outcome, Traffic
 from cell_engine.kinds.limits import note_limits
-from cell_engine.kinds.provider_errors import failure_of
+from cell_engine.kinds.provider_errors import OversizedError, failure_of
 from cell_engine.prices import prices
+from cell_engine.specs.settings_models import may_hold_key
 from cell_engine.specs.text import Json, shorten
 
 _CONNECT_SECONDS = 15.0
@@ -25,6 +27,9 @@ _NO_LIMIT = 0  # to aiohttp; None would mean its default of 100. Caps and slots 
 _OPENAI = "https://api.openai.com/v1"  # the client's own, where nothing else is set
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _NO_KEY = "none"  # the client insists on one
+MOST_BYTES = 64 * 2**20
+"""Of a response, unpacked; a model's longest answer is a hundredth of that."""
+
 _TRANSPORT_ERRORS = (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, OSError)
 
 
@@ -225,7 +230,7 @@ class Clients:
             return _NO_KEY
         if endpoint.key == "OPENAI_API_KEY" and self._api_key:
             return self._api_key
-        return os.environ.get(endpoint.key)
+        return os.environ.get(endpoint.key) if may_hold_key(endpoint.key) else None
 
     def _client(self, endpoint: Endpoint) -> _Client:
         client = self._opened.get(endpoint)
@@ -255,11 +260,29 @@ def _open(endpoint: Endpoint, secret: str) -> _Client:
         http_client=openai.DefaultAioHttpClient(
             timeout=timeout,
             limits=httpx2.Limits(max_connections=_NO_LIMIT),
+            event_hooks={"response": [_read_bounded]},
             # The proxy of the environment is for the world outside, never for a server on this machine.
             trust_env=address is None or urlsplit(address).hostname not in _LOOPBACK,
         ),
     )
     return _Client(client, secret)
+
+
+async def _read_bounded(response: httpx2.Response) -> None:
+    """Read the body here, counted as it comes and is unpacked: read whole by the client, it could take all memory."""
+    parts: list[bytes] = []
+    size = 0
+    async with aclosing(response.aiter_bytes()) as stream:
+        async for part in stream:
+            size += len(part)
+            if size > MOST_BYTES:
+                # Hung up below the client, which would wait for the rest (as it does if its insides are others).
+                inside = getattr(getattr(response.stream, "_stream", None), "_aiohttp_response", None)
+                if inside is not None:
+                    inside.close()
+                raise OversizedError(f"its answer has more than {MOST_BYTES:,} bytes.")
+            parts.append(part)
+    response._content = b"".join(parts)  # where the response itself keeps what it has read
 
 
 @lru_cache(maxsize=256)  # asked before every call

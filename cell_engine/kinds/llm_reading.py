@@ -63,24 +63,20 @@ def read(content: str, column_type: ColumnType, settings: Mapping[str, Json]) ->
     except (ValueError, RecursionError) as error:
         raise BadValueError(f"not JSON: {error}: {shorten(content)}") from None
     has_evidence, may_not_find = answer_shape.needs_evidence(settings), answer_shape.may_not_find(settings)
-    keys = [
-        key for key, is_asked in (("evidence", has_evidence), ("value", True), ("not_found", may_not_find)) if is_asked
-    ]
+    keys = ["evidence", "value"] if has_evidence else ["value"]
     if not isinstance(answer, dict) or answer.keys() != set(keys):
         named = f'the single key "{keys[0]}"' if len(keys) == 1 else "the keys " + ", ".join(f'"{key}"' for key in keys)
         raise BadValueError(f"expected an object with {named}, not {shorten(content)}")
     claims = _claims(answer["evidence"]) if has_evidence else []
-    reason = answer.get("not_found")
-    if reason is not None and not isinstance(reason, str):
-        raise BadValueError('"not_found" is a text, or null')
-    reason = clean_text(reason or "").strip()
-    if may_not_find and answer["value"] is None:
-        if not reason:
-            raise BadValueError('"value" is null, and "not_found" does not say why')
+    value = answer["value"]
+    if may_not_find and (value is None or (isinstance(value, dict) and "not_found" in value)):
+        reason = value.get("not_found") if value is not None and len(value) == 1 else None
+        if not isinstance(reason, str) or not (reason := clean_text(reason).strip()):
+            raise BadValueError(
+                '"value" is an answer or, where there is none, {"not_found": …} with a text that says why'
+            )
         return Said(None, reason[:REASON_CHARACTERS], [])
-    if reason:
-        raise BadValueError('either "value" is an answer or "not_found" says why there is none, not both')
-    return Said(column_type.accept_answer(answer["value"]), None, claims)
+    return Said(column_type.accept_answer(value), None, claims)
 
 
 def _claims(evidence: object) -> list[Claim]:

@@ -24,6 +24,10 @@ _TOO_LONG_WORDS = re.compile(
 )
 
 
+class OversizedError(OSError):
+    """A server sends more than any answer is."""
+
+
 def failure_of(error: Exception, key: str | None, hide: Callable[[str], str]) -> Failure:
     """The failure that an exception of the OpenAI client, or of the transport below it, stands for. ``key`` is the name
     of the endpoint's, ``hide`` takes its value out of what a server says."""
@@ -33,6 +37,8 @@ def failure_of(error: Exception, key: str | None, hide: Callable[[str], str]) ->
         waits = retry_after(headers) if error_class in ("rate_limited", "transient", "quota") else None
         words = hide(f"HTTP {status}: {_words(error)}")
         return Failure(error_class, _hint(error_class, words, key), retry_after=waits)
+    if isinstance(error, OversizedError):
+        return Failure("transient", f"The model's server was cut off: {error}")
     if isinstance(error, openai.APIConnectionError):
         # Its own text is the same for all; the transport's, one below, is what happened.
         words = hide(f"The model's server cannot be reached: {str(error.__cause__ or '') or error}")

@@ -226,7 +226,10 @@ class _Workbook:
                 return _Cell(None, "it is a time without a date")
             # Excel counts a 29 February 1900, which there was not.
             days = number + (1 if number < 60 and self._epoch.year == 1899 else 0)
-            moment = self._epoch + round(timedelta(days=days) / _MILLISECOND) * _MILLISECOND
+            try:
+                moment = self._epoch + round(timedelta(days=days) / _MILLISECOND) * _MILLISECOND
+            except (OverflowError, ValueError):
+                return _Cell(None, f"the number {number:g}, which is to be a date, is beyond any")
             return _Cell(moment.date() if moment.time() == datetime.min.time() else moment)
         plain = style >= len(self._formats) or self._formats[style] in _PLAIN_FORMATS
         return _Cell(int(number) if number.is_integer() and abs(number) < 2**53 else number, plain=plain)

@@ -16,6 +16,7 @@ from cell_engine.load.csv_rows import csv_records, read_header, row_of
 from cell_engine.load.errors import LoadError
 from cell_engine.load.rows import Record, match_columns, rejection
 from cell_engine.load.source import FileSource, open_file
+from cell_engine.specs.text import FORMULA_STARTS
 from cell_engine.specs.version import Version
 from cell_engine.store.collections import Collection
 from cell_engine.store.database import Connection
@@ -25,7 +26,7 @@ NUMBER = "rejected"
 _TOLD = ("source", "line", "reason")
 _RAW = "raw"
 # What a spreadsheet runs, and the apostrophe itself, so that what is taken off again is what was put on.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
+_FORMULA = (*FORMULA_STARTS, "'")
 
 
 def write_rejected(lines: Iterable[KeptLine], version: Version, file: TextIO) -> int:

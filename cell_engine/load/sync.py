@@ -19,11 +19,14 @@ from cell_engine.store.batches import Batch, InputsChangedError
 from cell_engine.store.collections import Collection, load_loading, load_version
 from cell_engine.store.database import Connection
 from cell_engine.store.rejected import REJECTED_KEPT, Rejected
-from cell_engine.store.syncing import NAMED_ROWS, Counts, Incoming, Sync
+from cell_engine.store.syncing import NAMED_ROWS, Counts, Drawn, Incoming, Sync
 
 STAGE_LINES = 20_000
 STAGE_BYTES = 32 * 2**20
 """So much of a snapshot is sent at once, whichever comes first."""
+
+DRAWN_ROWS = 400
+"""Rows that are told of what is only compared."""
 
 _REASONS_SHOWN = 3
 
@@ -34,7 +37,8 @@ class Synced:
     first 1,000 of `rejected_lines`.
 
     `restored` had been deleted before, `withheld` are not in the snapshot and stay all the same. `number` is the
-    sync's own, by which what it deleted can be restored.
+    sync's own, by which what it deleted can be restored. `drawn`: where it would do it, some of the rows that would be
+    new, changed or back, for an estimate.
     """
 
     number: int
@@ -49,6 +53,7 @@ class Synced:
     dispatches: list[int] = field(default_factory=list)
     rejected: list[tuple[int, str]] = field(default_factory=list)
     rejected_lines: int = 0
+    drawn: list[Drawn] = field(default_factory=list)
 
     @property
     def changes(self) -> int:
@@ -98,7 +103,7 @@ def sync_rows(
             staging = _Staging(sync, version, by, source, on_rows, Synced(sync.number, apply))
             staging.run(records(version))
             check()
-            done, counts = staging.done, sync.compare()
+            done, counts = staging.done, sync.compare(partial=not deletes)
             _plan(done, counts, deletes=deletes, readable=not staging.unreadable)
             if done.deleted > loading.delete_share * counts.alive and not any_deletes:
                 raise LoadError(
@@ -108,6 +113,7 @@ def sync_rows(
             if apply:
                 _write(sync, done, counts, staging.rejected, f"{key}-{sync.number}", on_rows, deletes, demand)
             else:
+                done.drawn = sync.sample(DRAWN_ROWS)
                 sync.abandon()
             return done
         except InputsChangedError:
@@ -121,7 +127,7 @@ def sync_rows(
 
 def _plan(done: Synced, counts: Counts, *, deletes: bool, readable: bool) -> None:
     done.inserted, done.updated, done.restored = counts.inserts, counts.updates, counts.restores
-    done.unchanged = counts.incoming - counts.inserts - counts.updates - counts.restores
+    done.unchanged = counts.alive - counts.updates - counts.deletes
     if deletes and readable:
         done.deleted = counts.deletes
     elif deletes:

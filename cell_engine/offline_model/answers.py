@@ -23,6 +23,7 @@ from cell_engine.offline_model.grounds import (
     unit_of,
 )
 from cell_engine.offline_model.media import seen
+from cell_engine.offline_model.notes import told
 from cell_engine.offline_model.switches import Fault
 
 _LIST_LENGTH = 5
@@ -143,7 +144,7 @@ def _prompt(messages: list[tuple[str, str]]) -> _Prompt:
     correct an answer that was given; without any cells, the first."""
     asked = [text for role, text in messages if role == "user"] or [messages[-1][1]]
     text = next((text for text in reversed(asked) if _CELL.search(text)), asked[0])
-    cells = tuple(Cell(match.group(2), match.group(3)) for match in _CELL.finditer(text))
+    cells = tuple(Cell(match.group(2), told(match.group(3))) for match in _CELL.finditer(text))
     if cells:
         return _Prompt(_CELL.sub(" ", text), "\n\n".join(cell.text for cell in cells), cells)
     for separator in ("\n\n", "\n", ": "):
@@ -206,7 +207,7 @@ def _value(schema: Mapping[str, Any], prompt: _Prompt, path: str) -> Any:
         if schema.get(union):
             return _value(_first_not_null(schema[union]), prompt, path)
     match _type_of(schema):
-        case "object" if {"evidence", "not_found"} & schema.get("properties", {}).keys():
+        case "object" if "evidence" in schema.get("properties", {}) or _may_not_find(schema):
             return _grounded(schema["properties"], prompt, path)
         case "object" if schema.get("properties", {}).keys() == {"amount", "unit"}:
             amount = _value(schema["properties"]["amount"], prompt, path)
@@ -232,19 +233,22 @@ def _value(schema: Mapping[str, Any], prompt: _Prompt, path: str) -> Any:
 
 def _grounded(properties: Mapping[str, Any], prompt: _Prompt, path: str) -> dict[str, Any]:
     """An answer with the sentence that it was found in; where there is none, and it may say so: not found."""
-    asked = properties["value"]
-    if "anyOf" in asked:
-        asked = _first_not_null(asked["anyOf"])
+    may_not_find = _may_not_find({"properties": properties})
+    asked = properties["value"]["anyOf"][0] if may_not_find else properties["value"]
     value = _value(asked, prompt, path)
     ground = stated_ground(prompt.cells, prompt.instruction)
     ground = ground or ground_of(asked, value, prompt.cells, prompt.instruction)
-    is_missing = ground is None and "not_found" in properties
     answer = {
         "evidence": [ground._asdict()] if ground is not None else [],
-        "value": None if is_missing else value,
-        "not_found": DOES_NOT_SAY if is_missing else None,
+        "value": {"not_found": DOES_NOT_SAY} if ground is None and may_not_find else value,
     }
     return {name: answer[name] for name in properties}
+
+
+def _may_not_find(schema: Mapping[str, Any]) -> bool:
+    """Whether the value may be an object that says why there is none."""
+    others = schema.get("properties", {}).get("value", {}).get("anyOf", ())[1:]
+    return any(other.get("properties", {}).keys() == {"not_found"} for other in others)
 
 
 def _type_of(schema: Mapping[str, Any]) -> Any:

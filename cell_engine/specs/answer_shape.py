@@ -1,7 +1,8 @@
-"""The JSON that a model is to answer with: ``value``, and ``not_found`` and ``evidence`` where a column has them.
+"""The JSON that a model is to answer with: ``value``, and ``evidence`` where a column has it.
 
-Strict mode takes closed objects alone, every key required; so what may be absent is null. Evidence comes first: a model
-that has quoted answers from what it quoted.
+Where a column may not find its answer, ``value`` is either that or an object that says why there is none: of two keys,
+one to be null, small models filled both. Strict mode takes closed objects alone, every key required, and such a union
+in a property. Evidence comes first: a model that has quoted answers from what it quoted.
 """
 
 import json
@@ -11,8 +12,8 @@ from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
 
 NOT_FOUND_NOTE = (
-    "Do not guess: if the answer is not in the data, or the data is not enough to tell, set value to null and say why "
-    "in not_found. Otherwise not_found is null."
+    "Do not guess: if the answer is not in the data, or the data is not enough to tell, value is an object that says "
+    'why: {"not_found": "…"}.'
 )
 EVIDENCE_NOTE = (
     "In evidence, quote the passages that the answer rests on, each word for word as it stands in the data, with the "
@@ -45,10 +46,8 @@ def schema(column_type: ColumnType, settings: Mapping[str, Json], columns: Seque
             "type": "array",
             "items": _object({"column": {"type": "string", "enum": list(columns)}, "quote": quote}),
         }
-    properties["value"] = {"anyOf": [value, {"type": "null"}]} if may_not_find(settings) else value
-    if may_not_find(settings):
-        said = "Why there is no answer, where value is null; else null."
-        properties["not_found"] = {"anyOf": [{"type": "string", "description": said}, {"type": "null"}]}
+    why: Json = {"type": "string", "description": "Why there is no answer."}
+    properties["value"] = {"anyOf": [value, _object({"not_found": why})]} if may_not_find(settings) else value
     return _object(properties)
 
 
@@ -63,9 +62,7 @@ def written(
     answer: dict[str, Json] = {}
     if needs_evidence(settings):
         answer["evidence"] = list(evidence)
-    answer["value"] = None if not_found is not None else column_type.as_answer(value)
-    if may_not_find(settings):
-        answer["not_found"] = not_found
+    answer["value"] = column_type.as_answer(value) if not_found is None else {"not_found": not_found}
     return json.dumps(answer, ensure_ascii=False)
 
 

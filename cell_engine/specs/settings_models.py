@@ -60,10 +60,18 @@ def _check_address(address: str) -> str:
     return address.rstrip("/")
 
 
+def may_hold_key(name: str) -> bool:
+    """Whether an environment variable may hold the key of a model's API. Whoever writes a spec also says where the key
+    goes: the database's URL, our own or a cloud's secrets shall not go there."""
+    return re.fullmatch(r"(?!AUTOFILL_|AWS_)[A-Z][A-Z0-9_]{0,90}(KEY|TOKEN)", name) is not None
+
+
 def _check_key_name(name: str) -> str:
     # Not repeated: whoever mistakes it for the place of the key has written the key.
     if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,99}", name):
         raise ValueError("expected the name of an environment variable in capitals, never the key itself")
+    if not may_hold_key(name):
+        raise ValueError("its name ends in KEY or TOKEN, and does not begin with AUTOFILL_ or AWS_")
     return name
 
 

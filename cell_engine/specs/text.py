@@ -12,6 +12,9 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 JSON_DEPTH = 256
 """How deep a value may nest: well below what Python's json and PostgreSQL's jsonb can walk from any caller's stack."""
 
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""What makes a spreadsheet take a text for a formula, and run it: the text of a cell may come from anywhere."""
+
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 200

@@ -46,8 +46,10 @@ def plan_services(
 
     `of_worker` are variables of the worker's environment alone.
     """
-    # Keys are for the worker alone: nothing else calls a model. Where other databases are is for who loads from them.
+    # Keys are for the worker alone: nothing else calls a model. Where other databases are is for who loads from them:
+    # the code server's runs.
     shared = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "AUTOFILL_SOURCE_"))}
+    sources = {name: value for name, value in os.environ.items() if name.startswith("AUTOFILL_SOURCE_")}
     shared |= {"AUTOFILL_HOME": str(settings.home), "AUTOFILL_DATABASE_URL": url, "PYTHONUNBUFFERED": "1"}
     model: list[Service] = []
     urls: dict[str, str] = {}
@@ -93,13 +95,16 @@ def plan_services(
         return Plan((*model, *engine), urls, (note,))
     port = remembered_port(settings.home, "Dagster")
     urls["Dagster"] = f"http://{LOOPBACK}:{port}"
-    return Plan((*model, *engine, *_dagster(settings, shared, port, urls["Dagster"])), urls)
+    return Plan((*model, *engine, *_dagster(settings, shared, sources, port, urls["Dagster"])), urls)
 
 
-def _dagster(settings: Settings, environment: Mapping[str, str], port: int, url: str) -> list[Service]:
+def _dagster(
+    settings: Settings, shared: Mapping[str, str], sources: Mapping[str, str], port: int, url: str
+) -> list[Service]:
     def service(role: str, *arguments: str, after: tuple[str, ...], ready: Callable[[int], bool] = at_once) -> Service:
         command = _python("autofill_defs.serve", role, *arguments)
         name = f"Dagster {role.replace('-', ' ')}"
+        environment = {**shared, **sources} if role == "code-server" else dict(shared)
         return Service(name, command, environment, _DAGSTER_TIER, ready, after, stop_signal=signal.SIGINT)
 
     code_server = service("code-server", after=(), ready=_listens(settings.home / "dagster" / "workspace.yaml"))

@@ -24,7 +24,8 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A dispatch of which nothing is still to come. `collection` is the full name; `key` is the asker's."""
+    """A dispatch of which nothing is still to come. `collection` is the full name; `key` is the asker's.
+    `is_tick`: it refreshed columns, as a schedule asks for."""
 
     id: int
     collection_id: int
@@ -33,6 +34,7 @@ class Ended:
     actor: str
     key: str | None
     created_at: datetime
+    is_tick: bool
 
 
 def begin(connection: Connection, limit: int) -> Page:

@@ -66,6 +66,17 @@ class Progress:
         return sum(self.outcomes.values())
 
     @property
+    def aim(self) -> int:
+        """The cells that are to end, as far as that is known: what cascades comes on top of those in scope, and what a
+        filter left out is known when all rows were looked at."""
+        return self.done if self.only_if is not None and self.ended_at is not None else max(self.total, self.done)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether `aim` is a bound: it is not known yet how many cells are what was asked for."""
+        return self.only_if is not None and self.ended_at is None
+
+    @property
     def failed(self) -> dict[str, int]:
         """Cells that ended in error, by class; blocked is not one."""
         return {outcome: cells for outcome, cells in self.outcomes.items() if outcome in FAILED}

@@ -27,13 +27,15 @@ class Sampled:
     called: dict[int, Called] = field(default_factory=dict)
 
 
-def read_sample(connection: Connection, collection_id: int, rows: Sequence[int]) -> list[Sampled]:
-    """These rows, but for those that do not exist any more, in one snapshot."""
+def read_sample(
+    connection: Connection, collection_id: int, rows: Sequence[int], *, deleted: bool = False
+) -> list[Sampled]:
+    """These rows, in one snapshot; without `deleted`, but for those that do not exist any more."""
     with connection.transaction():
         connection.execute("set transaction isolation level repeatable read, read only")
         found = {
             one.row_id: Sampled(one.row_id, Row({int(id): value for id, value in one.inputs.items()}, one.change))
-            for one in run(connection, "sample_rows", collection_id=collection_id, rows=list(rows))
+            for one in run(connection, "sample_rows", collection_id=collection_id, rows=list(rows), deleted=deleted)
         }
         for row_id, column_id, *rest in run(connection, "sample_cells", collection_id=collection_id, rows=list(rows)):
             sampled = found.get(row_id)

@@ -45,6 +45,14 @@ class Incoming(NamedTuple):
     missing: tuple[int, ...]
 
 
+class Drawn(NamedTuple):
+    """What a snapshot says of a row, or of a new one: values by column id, and columns that hold nothing now."""
+
+    row_id: int | None
+    inputs: dict[int, Json]
+    missing: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """What a comparison found. `alive`: rows of the collection before; `incoming`: lines of the snapshot."""
@@ -90,14 +98,28 @@ class Sync:
                 for one in found
             )
 
-    def compare(self) -> Counts:
-        """Find what differs, once the snapshot is staged."""
+    def compare(self, *, partial: bool) -> Counts:
+        """Find what differs, once the snapshot is staged. `partial`: rows that it does not have stay, and so do all
+        that share a key, each of which it is about."""
         with self._turn():
             self._set_wise()
-            self._run("sync_compare", **self._keys)
+            self._run("sync_compare", **self._keys, partial=partial)
             found = self._run("sync_counts").fetchone()
             assert found is not None
             return Counts(*found)
+
+    def sample(self, limit: int) -> list[Drawn]:
+        """Rows that the comparison found new, changed or back: all of few, by chance of many."""
+        with self._turn():
+            self._set_wise()
+            return [
+                Drawn(
+                    one.row_id,
+                    {int(column): value for column, value in one.inputs.items()},
+                    tuple(map(int, one.missing)),
+                )
+                for one in self._run("sync_sample", limit=limit)
+            ]
 
     def insert(self, key: Callable[[int], str], told: Callable[[int], None], *, demand: bool = True) -> list[Batch]:
         """New rows, in batches of the keys that `key` gives to their numbers; with `demand`, each with its dispatch."""

@@ -1,6 +1,7 @@
 """The janitor's statements: what workers that died have left behind. Bounded, and safe when several run at once."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 
@@ -14,7 +15,7 @@ from cell_engine.store.results import end_dispatches
 BATCH = 1000
 LIVE_TUPLES, DEAD_TUPLES = 100, 10_000
 KEEP_DAYS = 90
-"""How long completions and attempts are kept; cells and dispatches are kept for ever."""
+"""How long completions, attempts, syncs and rejected lines are kept; cells and dispatches are kept for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,18 @@ def keep_partitions(connection: Connection) -> list[str]:
         connection.execute("set local lock_timeout = '1s'")
         run(connection, "partitions_ensure")
         return [one.name for one in run(connection, "partitions_drop", days=KEEP_DAYS)]
+
+
+def trim_loads(connection: Connection) -> int:
+    """Forget syncs and rejected lines past KEEP_DAYS, some at a time; returns how many. Waits for nobody."""
+    trimmed = 0
+    for name in ("rejected_trim", "sync_trim"):
+        tuples = BATCH
+        while tuples == BATCH:
+            found: Any = run(connection, name, days=KEEP_DAYS, limit=BATCH).fetchone()
+            tuples = found.tuples
+            trimmed += tuples
+    return trimmed
 
 
 def is_alone(connection: Connection, name: str) -> bool:

@@ -20,7 +20,7 @@ select
                       else 'queued' end
         when ahead.state in ('queued', 'paused') then case when is_held then 'paused' else ahead.state end
         -- reads an answer under review, or what will be computed from it: not before that has ended
-        when definition.mode = 'on_change' and behind.outdated
+        when (definition.mode = 'on_change' and behind.outdated or cell.demanded > cell.called)
             and exists (select from {{ source('autofill', 'cell') }} as proposed
                         where proposed.collection_id = collection.id and proposed.error_class = 'proposed')
             and exists (

@@ -1,6 +1,6 @@
 -- Those dispatches that have ended, with all of their completions before the cursor: nothing of them is still to come.
 select dispatch.id, dispatch.collection_id, namespace.name || '/' || collection.name as collection, dispatch.reason,
-    dispatch.actor, dispatch.key, dispatch.created_at
+    dispatch.actor, dispatch.key, dispatch.created_at, dispatch.forced is not null as is_tick
 from autofill.dispatch
 join autofill.collection on collection.id = dispatch.collection_id
 join autofill.namespace on namespace.id = collection.namespace_id

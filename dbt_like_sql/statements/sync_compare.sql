@@ -1,5 +1,6 @@
 -- The snapshot against the rows, as loaded: what people have set is not looked at. Of rows that share a key the first one
--- alive is the snapshot's, or, where none is, the newest deleted one; others alive go. One pass over each, whatever changed.
+-- alive is the snapshot's, or, where none is, the newest deleted one; others alive go. Where they stay (`partial`: what is not
+-- in the snapshot stays), all that are alive are the snapshot's. One pass over each, whatever changed.
 with matched as materialized (
     select row.row_id, row.deleted_at is null as alive, incoming.line,
         (row.inputs - incoming.missing) || incoming.inputs is distinct from row.inputs as differs
@@ -12,8 +13,8 @@ with matched as materialized (
     where row.collection_id = %(collection_id)s
 ),
 judged as materialized (
-    select *, line is not null and row_number() over (
-        partition by line order by alive desc, case when alive then row_id else - row_id end) = 1 as is_its
+    select *, line is not null and (%(partial)s and alive or row_number() over (
+        partition by line order by alive desc, case when alive then row_id else - row_id end) = 1) as is_its
     from matched
 )
 insert into autofill.difference (collection_id, sync, what, number, line)

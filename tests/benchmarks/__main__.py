@@ -5,6 +5,7 @@ moment falls on both. `holds` says whether the target is met here; the exit code
 """
 
 from tests.benchmarks import (
+    arrivals,
     dagster_runs,
     demands,
     duplicates,
@@ -20,6 +21,18 @@ from tests.benchmarks.bench import own_server
 
 if __name__ == "__main__":
     with own_server() as server:
-        for area in (throughput, llm, faults, demands, providers, duplicates, scale, sizes, fair_shares, dagster_runs):
+        for area in (
+            throughput,
+            llm,
+            faults,
+            demands,
+            providers,
+            duplicates,
+            scale,
+            sizes,
+            fair_shares,
+            dagster_runs,
+            arrivals,
+        ):
             for figure in area.figures(server):
                 figure.print()

@@ -73,7 +73,9 @@ def test_retry_and_only_ask_for_those_cells(run: Run, things: str, worker: None)
     retried = run("retry", things, "--class", "function_error", "--wait")
     assert retried.exit_code == 0, retried.output
     dispatch = retried.stdout.split("dispatch ")[1].split()[0]
-    assert json.loads(run("watch", dispatch, "--json").stdout)["attempts"] == {}
+    told = json.loads(run("watch", dispatch, "--json").stdout)
+    assert (told["attempts"], told["total"], told["aim"], told["done"]) == ({}, 6, 0, 0)
+    assert "0 of 0 cells: nothing to do: no cell is what was asked for" in retried.stdout
     unknown = run("retry", things, "--class", "sad")
     assert (unknown.exit_code, "it is one of" in unknown.stderr) == (2, True)
     forced = run("reprocess", things, "--only", "outdated", "--force", "--wait")

@@ -97,6 +97,7 @@ def test_cells_are_computed_and_an_edit_recomputes_its_dependents(run: Run, thin
         "inputs_moved": False,
         "details": None,
         "proposed": None,
+        "waits_for": None,
     }
     assert before[1]["doubled"]["value"] == 4
     assert before[2]["words"]["status"] == "blocked"

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from cell_engine.cli import one_row
+from cell_engine.specs.compile import compile_text
+from cell_engine.specs.version import Version
+from cell_engine.store.reading import ShownCell, ShownInput
 from tests.cli.conftest import Run
 
 SPEC = """\
@@ -47,3 +51,14 @@ def test_a_folder_is_told_of_file_by_file_and_the_same_again_changes_nothing(
     assert elsewhere.exit_code == 2
     assert "it does not lie in" in elsewhere.output
     assert run("load", "test/papers", str(folder), "--sync").exit_code == 2
+
+
+def test_a_waiting_cell_says_which_file_it_waits_for() -> None:
+    text = "{name: text, type: text, kind: extract, deps: [file]}"
+    shout = '{name: shout, type: text, kind: function, deps: [text], function: {name: "m:f"}}'
+    spec = compile_text(SPEC.replace("  - {name: words", f"  - {text}\n  - {shout}\n  - {{name: words"))
+    version = Version(1, 1, spec.bind({one.key: number for number, one in enumerate(spec.columns, 1)}))
+    waiting = [ShownCell(7, column, None, "waiting", None, None, None, False, None) for column in (3, 4)]
+    cells = {1: ShownInput(7, 1, "2024/acme.pdf", False), 3: waiting[0], 4: waiting[1]}
+    told = list(one_row.lines(version, [version.by_id[column] for column in (1, 3, 4)], cells))
+    assert told == ["file   2024/acme.pdf", "text   [waiting: for 2024/acme.pdf]", "shout  [waiting: for text]"]

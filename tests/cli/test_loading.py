@@ -18,6 +18,8 @@ def things(run: Run, tmp_path: Path) -> str:
 def test_a_snapshot_is_synced_repaired_and_restored(run: Run, things: str, tmp_path: Path) -> None:
     file = tmp_path / "things.csv"
     file.write_text("title,amount\none,1\ntwo,2\nthree,3\n")
+    would = json.loads(run("load", things, str(file), "--sync", "--dry-run", "--json").stdout)
+    assert (would["inserted"], would["estimate"]["cells"], would["estimate"]["cost"]) == (3, 6, 0)
     first = run("load", things, str(file), "--sync")
     assert first.exit_code == 0, first.output
     assert "things.csv: 3 new, 0 as they were" in first.stdout
@@ -25,6 +27,7 @@ def test_a_snapshot_is_synced_repaired_and_restored(run: Run, things: str, tmp_p
     file.write_text("title,amount\none,1\ntwo,22\n")
     dry = run("load", things, str(file), "--sync", "--dry-run")
     assert "would be: 1 changed, 1 deleted, 1 as they were" in dry.stdout
+    assert "2 cells, about $0.00" in dry.stdout
     done = json.loads(run("load", things, str(file), "--sync", "--json").stdout)
     assert (done["updated"], done["deleted"], done["unchanged"]) == (1, 1, 1)
     back = run("restore", things, "--sync", str(done["number"]))

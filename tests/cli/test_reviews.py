@@ -7,11 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cell_engine.cli.render import proposed_of
 from cell_engine.cli.reviews import _answer
 from cell_engine.specs.text import Json
+from cell_engine.store.database import Connection
 from cell_engine.store.reading import ShownCell
 from cell_engine.store.reviews import Proposal
+from tests.engine import Claimer, make, sheet
 
 from .conftest import SPEC, Run
 
@@ -36,7 +40,15 @@ def test_review_accept_and_reject(run: Run, things: str, tmp_path: Path, worker:
 
     row = run("show", things, "--row", "2").stdout
     assert "[proposed: 1; waits for review]" in row
-    assert "[waiting]" in row, "the reason why it was blocked is one no more"
+    assert "[waiting: for the review of words]" in row, "the reason why it was blocked is one no more"
+    both = run("show", things, "--row", "3", "--row", "1").stdout.splitlines()
+    assert [line for line in both if line.startswith("row ")] == ["row 1", "row 3"]
+    assert [line.split(maxsplit=1)[1] for line in both if line.startswith("title")] == ["a b c [overridden]", "three"]
+    told = json.loads(run("show", things, "--row", "3", "--row", "1", "--json").stdout)
+    assert [(one["row"], one["cells"]["doubled"]["waits_for"]) for one in told] == [
+        (1, "the review of words"), (3, None),
+    ]  # fmt: skip
+    assert "has no row 4" in run("show", things, "--row", "3", "--row", "4").stderr
 
     listed = json.loads(run("review", things, "--json").stdout)
     assert [(one["row_id"], one["column"], one["value"], one["accepted"], one["then"]) for one in listed] == [
@@ -79,3 +91,21 @@ def test_that_nothing_was_found_is_listed_with_its_reason() -> None:
     held = ("proposed", "proposed", "waits for review", "m", False)
     assert proposed_of(ShownCell(1, 2, None, *held, {"not_found": "no date"})) == "not found: no date"
     assert proposed_of(ShownCell(1, 2, None, *held, {"not_found": "no date"}, proposed=3)) == 3
+
+
+def test_accepting_asks_before_what_it_makes_due_costs_much(
+    run: Run, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(connection, sheet("a", "b*: a", "c!llm: b", "d!llm: c"), rows=[{"a": f"{n}"} for n in range(3)])
+    assert Claimer(connection).work_off() == ["b"] * 3
+    dry = json.loads(run("accept", "test/sheet", "--all", "--dry-run", "--json").stdout)
+    assert {one["column"]: one["cells"] for one in dry["columns"]} == {"c": 3, "d": 3}
+    dry = json.loads(run("accept", "test/sheet", "--column", "b", "--value", "b(1)", "--dry-run", "--json").stdout)
+    assert dry["cells"] == 2
+    monkeypatch.setenv("AUTOFILL_ASK_ABOVE", "0")
+    asked = run("accept", "test/sheet", "--all")
+    assert (asked.exit_code, "6 cells, an unknown amount" in asked.stderr) == (2, True), asked.output
+    assert "0 answers" not in run("review", "test/sheet").stdout
+    assert "1 answer accepted" in run("accept", "test/sheet", "--row", "1", "--yes").stdout
+    monkeypatch.delenv("AUTOFILL_ASK_ABOVE")
+    assert "2 answers accepted" in run("accept", "test/sheet", "--all").stdout

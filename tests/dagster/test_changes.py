@@ -8,6 +8,7 @@ import pytest
 
 from autofill_defs import changes as module
 from autofill_defs import followup as following
+from autofill_defs import reports
 from autofill_defs.assets import build_assets
 from autofill_defs.changes import Memory, changes
 from autofill_defs.followup import OUTCOME_TAG, followup
@@ -15,7 +16,7 @@ from cell_engine.store.changes import edit
 from cell_engine.store.collections import find_collection, load_version
 from cell_engine.store.database import connect
 from cell_engine.store.demands import RangeScope, dispatch
-from tests.dagster.conftest import Location
+from tests.dagster.conftest import SPEC, Locate, Location
 from tests.engine import Claimer, eventually, running_worker
 
 Shown = dict[tuple[str, str], list[dg.AssetMaterialization]]
@@ -254,6 +255,61 @@ def test_what_a_run_that_died_left_is_reported_once(
     assert event.metadata["dispatch"].value == made
     assert f"dispatch {made} has ended after this run: ready 18" in filled.reread(run).tags[OUTCOME_TAG]
     assert Memory.parse(cursor).pending == set()
+
+
+def test_a_re_execution_that_only_estimates_reports_nothing_of_the_run_that_died(
+    filled: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cursor = look(filled, None)
+    monkeypatch.setattr(following, "_SOON", 0.0)
+    run, made = dead_run(filled)
+    work(filled)
+    assert filled.execute(filled.create_run("one", "two", parent=run, dry_run=True))
+    passed(filled)
+    look(filled, cursor)
+    assert counts(filled) == {(column, batch): [3] for column in "bcn" for batch in ("one", "two")}
+    assert shown(filled)["b", "one"][0].metadata["dispatch"].value == made
+
+
+def test_what_goes_on_after_its_run_has_reported_it_at_its_cap_is_reported_at_its_end(
+    filled: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cursor = look(filled, None)
+    monkeypatch.setattr(following, "_SOON", 0.0)
+    _, made = dead_run(filled)
+    # What `fill` says of a dispatch that is paused for its cost.
+    key = filled.defined.column_key("b")
+    metadata = {"dispatch": made, "cells": 1, reports.SO_FAR: True}
+    filled.instance.report_runless_asset_event(dg.AssetMaterialization(key, partition="one", metadata=metadata))
+    work(filled)
+    old = cursor
+    cursor = look(filled, old)
+    look(filled, old)
+    assert counts(filled)["b", "one"] == [1, 3]
+    assert counts(filled)["b", "two"] == [3]
+
+
+def test_a_tick_that_failed_leaves_nothing_to_report_of_what_is_as_it_was(
+    locate: Locate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = locate(SPEC.replace("deps: [a],", "deps: [a], mode: cron, cron: '0 6 * * *',"))
+    location.load("one", "two")
+    collection = find_collection(location.connection, "test/table")
+    columns = [one.id for one in load_version(location.connection, collection.id).computed if one.mode == "cron"]
+
+    def tick_of_schedule() -> None:
+        dispatch(
+            location.connection, collection.id, RangeScope(((1, 6),)), columns=columns, force=True, forced=columns,
+            reason="run", actor="test",
+        )  # fmt: skip
+        work(location)
+
+    tick_of_schedule()
+    cursor = look(location, None)
+    assert {place: len(events) for place, events in shown(location).items()}["b", "one"] == 1
+    tick_of_schedule()
+    look(location, cursor)
+    assert {place: len(events) for place, events in shown(location).items()}["b", "one"] == 1
 
 
 def follow(location: Location) -> str:

@@ -61,12 +61,12 @@ def test_owners_tags_and_group_are_those_of_all_assets_and_of_the_runs(tmp_path:
         }
     )
     nodes = {node.key.path[-1]: node for node in built.resolve_asset_graph().asset_nodes}
-    assert nodes.keys() == {"rows", "kind"}
+    assert nodes.keys() == {"rows", "kind", "table"}
     for node in nodes.values():
         assert list(node.owners) == ["team:data", "me@example.com"]
         assert node.tags["domain"] == "support"
         assert node.group_name == "mine"
-    for name in ("n__c", "n__c__batches"):
+    for name in ("n__c", "n__c__batches", "n__c__checks", "n__c__refresh"):
         assert built.resolve_job_def(name).tags["domain"] == "support"
     assert nodes["kind"].metadata["max_error_rate"] == 0.2
 
@@ -108,7 +108,7 @@ def test_bad_attributes_are_refused(tmp_path: Path) -> None:
 def test_what_is_scaffolded_loads_as_it_is() -> None:
     built = build({}, {"namespace": "shop"})
     keys = {node.key.to_user_string() for node in built.resolve_asset_graph().asset_nodes}
-    assert keys == {f"shop/support_mails/{name}" for name in ("rows", "summary", "topic")}
+    assert keys == {f"shop/support_mails/{name}" for name in ("rows", "summary", "topic", "table")}
 
 
 @pytest.mark.parametrize("written", ["yaml", "python"])

@@ -85,7 +85,7 @@ def test_the_launcher_builds_the_job_of_a_run_of_ours(
     assert run.run_id in container["args"][3]
     assert '"InstanceStorage"' in container["args"][3]  # a run is told the instance, and it has our storage
     given = {one["name"]: one["value"] for one in container["env"]}
-    assert given["DAGSTER_EVENT_BATCH_SIZE"] == environment(Settings(), "")["DAGSTER_EVENT_BATCH_SIZE"]
+    assert given["DAGSTER_EVENT_BATCH_SIZE"] == "1000"  # as the storage of ours sets it
     assert given["DAGSTER_HOME"] == "/opt/autofill/dagster"
     assert container["envFrom"] == [{"secretRef": {"name": "autofill"}}]
     assert container["resources"]["limits"] == {"memory": "1Gi"}

@@ -11,6 +11,7 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 
 from autofill_defs import runs
 from autofill_defs.config import ErrorClass, FillConfig
+from autofill_defs.reports import SO_FAR
 from autofill_defs.request import choose
 from cell_engine.store.applying import apply
 from cell_engine.store.batches import Batch
@@ -220,6 +221,9 @@ def test_a_run_at_its_cap_reports_what_there_is_and_fails(location: Location, da
         run, success = location.run("one", "one", max_cost=0.0)
     assert not success
     assert location.materialized.keys() == {(name, "one") for name in "bcn"}
+    assert all(
+        metadata[SO_FAR] is True for metadata in location.materialized.values()
+    )  # the changes sensor reports its end
     [(dispatch, _)] = location.dispatches()
     assert any(
         f"autofill budget set {dispatch} AMOUNT" in str(entry) for entry in location.instance.all_logs(run.run_id)

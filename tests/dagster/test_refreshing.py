@@ -47,7 +47,11 @@ class Executed:
         self.result = job.execute_in_process(instance=location.instance, run_config=run_config, raise_on_error=False)
         self.materialized: set[tuple[str, str | None]] = set()
         self.observed: dict[str, dict[str, Any]] = {}
-        for event in self.result.all_events:
+        # from the event log: what is written there in batches is no event of the result
+        for entry in location.instance.all_logs(self.result.run_id):
+            event = entry.dagster_event
+            if event is None:
+                continue
             if event.is_step_materialization:
                 made = event.step_materialization_data.materialization
                 self.materialized.add((made.asset_key.path[-1], made.partition))

@@ -37,6 +37,7 @@ columns:
   - {name: shout, type: text, kind: function, deps: [content], function: {name: "tests.files.functions:shout"}}
 """
 ENDED = "select ended_at is not null from autofill.dispatch where id = %s"
+CONTENT = "select ai_value = to_jsonb(%s::text) from autofill.cell where row_id = %s and column_id = %s"
 FAILED = "select error_class, count(*) from autofill.attempt where error_class is not null group by 1 order by 1"
 STATUS = "select string_agg(distinct status, ',' order by status) = %s from autofill.cell_status where row_id = %s"
 
@@ -125,6 +126,33 @@ def test_a_changed_file_recomputes_its_row_alone(connection: Connection, databas
     assert broken_rules(connection) == {}
 
 
+def test_all_rows_that_name_a_changed_file_are_computed_again(
+    connection: Connection, database: str, files: Path
+) -> None:
+    rows = [{"file": "a.txt", "note": note} for note in ("1", "2", "3")]
+    made = make(connection, SPEC, rows=[*rows, {"file": "b.txt"}])
+    for name in ("a.txt", "b.txt"):
+        (files / name).write_text(name)
+    with running_worker(database, job_types=["reading", "function"]):
+        for text in ("a.txt", "other"):
+            (files / "a.txt").write_text(text)
+            done = load(connection, made, files).synced
+            for dispatch in done.dispatches:
+                eventually(connection, ENDED, dispatch)
+            for row in (1, 2, 3):
+                eventually(connection, CONTENT, text, row, made.id("content"))
+        assert (done.updated, done.unchanged, done.inserted, done.deleted) == (3, 1, 0, 0)
+    assert sorted(ReadingKind.looks[-3:]) == ["a.txt"] * 3
+    assert len({one["sha256"] for one in inputs(connection, made)}) == 2
+    # one that is deleted does not come back beside those that are there
+    connection.execute("update autofill.row set deleted_at = clock_timestamp() where row_id = 2")
+    (files / "a.txt").write_text("third")
+    done = load(connection, made, files).synced
+    assert (done.updated, done.restored, done.unchanged) == (2, 0, 1)
+    assert load(connection, made, files).synced.changes == 0
+    assert broken_rules(connection) == {}
+
+
 def test_a_row_waits_for_its_file_and_is_woken_by_the_load_that_brings_it_or_ends_when_its_time_is_over(
     connection: Connection, database: str, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,7 +168,7 @@ def test_a_row_waits_for_its_file_and_is_woken_by_the_load_that_brings_it_or_end
         assert progress(connection, dispatch).ended_at is None  # type: ignore[union-attr]
         (files / "late.txt").write_text("here")
         done = load(connection, made, files)
-        assert (done.woken, done.synced.updated, done.synced.inserted) == (2, 1, 0)
+        assert (done.woken, done.synced.updated, done.synced.inserted) == (2, 2, 0)
         for row in (1, 2):
             eventually(connection, STATUS, "ready", row)
         eventually(connection, STATUS, "waiting", 3)

@@ -65,6 +65,12 @@ def test_no_link_leads_out_neither_of_a_file_nor_of_a_folder(root: Path, settled
     ]
     with pytest.raises(Outside, match="symbolic link"):
         Place(root, "folder").read("secret.pdf", 100)
+    # one that the pattern does not mean is none of those that could not be read
+    assert [str(found) for found in place.walk("**/*.pdf")] == [
+        "link.pdf: it is a symbolic link, which is not followed",
+        "2024/acme.pdf",
+    ]
+    assert list(place.walk("2024/*")) == ["2024/acme.pdf"]
 
 
 @pytest.mark.parametrize("swapped", ["file", "folder"])

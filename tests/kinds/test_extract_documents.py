@@ -80,6 +80,19 @@ def test_an_xlsx_is_read_sheet_by_sheet_with_dates_as_dates() -> None:
     assert document("two-sheets.xlsx").media_type == XLSX
 
 
+def test_a_number_beyond_any_date_is_that_number_and_costs_no_workbook() -> None:
+    content = (make.FOLDER / "two-sheets.xlsx").read_bytes()
+    with zipfile.ZipFile(BytesIO(content)) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    name = "xl/worksheets/sheet1.xml"
+    parts[name] = parts[name].replace(b"<v>46082</v>", b"<v>9000000000</v>")
+    packed = BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for part, data in parts.items():
+            archive.writestr(part, data)
+    assert "Ünit\t9000000000\t4500.5" in read_document("x.xlsx", packed.getvalue(), LIMITS).pages[0]
+
+
 def test_a_name_that_says_something_else_is_told() -> None:
     found = document("pdf-as.txt")
     assert found.pages == [FIRST, SECOND]

@@ -19,6 +19,7 @@ from cell_engine.specs.compile import compile_text
 from cell_engine.specs.text import Json
 from cell_engine.specs.types import ColumnType
 from cell_engine.specs.version import Column
+from tests.engine import offline_model
 from tests.kinds.helpers import Script, ScriptedProvider, call, completion, llm_column
 
 pytestmark = pytest.mark.anyio
@@ -180,7 +181,11 @@ async def test_quotes_of_the_last_answer_stand_in_the_text_itself(
 ) -> None:
     def said(value: Json, *quotes: str, not_found: str | None = None) -> Script:
         evidence = [{"column": "a", "quote": quote} for quote in quotes]
-        return Script(completion(json.dumps({"evidence": evidence, "value": value, "not_found": not_found})))
+        return Script(
+            completion(
+                json.dumps({"evidence": evidence, "value": value if not_found is None else {"not_found": not_found}})
+            )
+        )
 
     asking = replace(column(), settings={**column().settings, "evidence": "required"})
     script = [
@@ -202,6 +207,27 @@ async def test_quotes_of_the_last_answer_stand_in_the_text_itself(
     outcome = await scripted.compute(call(asking, TEXT))
     assert isinstance(outcome, Failure)
     assert outcome.error_class == "unsupported"
+
+
+@pytest.mark.parametrize("column_type", [DATE, ColumnType("text"), ColumnType("integer")], ids=lambda one: one.name)
+async def test_the_offline_model_quotes_the_text_and_not_what_was_made_of_it(
+    monkeypatch: pytest.MonkeyPatch, column_type: ColumnType
+) -> None:
+    """Else whoever tries chunks with evidence on it sees nothing but `unsupported`."""
+    text = TEXT.replace("is here", "is here on 2027-04-30")
+    asking = replace(column(column_type), settings={**column().settings, "evidence": "required"})
+    with offline_model(monkeypatch) as model:
+        kind = LlmKind()
+        outcome = await kind.compute(call(asking, text))
+        await kind.close()
+    assert isinstance(outcome, Answer), outcome
+    assert model.stats.billed.total() >= 4
+    assert outcome.details is not None
+    assert outcome.details["evidence"]
+    if column_type == DATE:
+        assert outcome.value == "2027-04-30"
+        (evidence,) = outcome.details["evidence"]
+        assert (evidence["page"], evidence["quote"]) == (1, "Page 1 sentence 0 is here on 2027-04-30.")
 
 
 async def test_a_call_that_takes_too_long_says_how_far_it_came(

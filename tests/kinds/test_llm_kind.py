@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+import zlib
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from cell_engine.errors import AutofillError
+from cell_engine.kinds import llm_client
 from cell_engine.kinds.base import Answer, Failure
 from cell_engine.kinds.llm import CORRECTIONS, LlmKind
 from cell_engine.kinds.provider_errors import retry_after
@@ -400,6 +403,40 @@ async def test_a_connection_that_breaks_is_transient() -> None:
     kind = LlmKind(base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", api_key="unused")
     for _ in range(3):
         assert (await _failure(kind)).error_class == "transient"
+    await kind.close()
+    server.close()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+async def test_an_answer_without_an_end_is_read_no_further_than_the_bound(
+    monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    monkeypatch.setattr(llm_client, "MOST_BYTES", 1_000_000)
+    sent = 0
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        packer = zlib.compressobj(wbits=31)
+        coding = b"Content-Encoding: gzip\r\n" if packed else b""
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" + coding + b"\r\n")
+        with suppress(ConnectionError):
+            for _ in range(40):
+                part = b"x" * 1_000_000
+                data = packer.compress(part) + packer.flush(zlib.Z_SYNC_FLUSH) if packed else part
+                writer.write(data)
+                await writer.drain()
+                await asyncio.sleep(0)
+                sent += len(part)
+        await reader.read()  # it ends with the connection, and not before
+        writer.close()
+
+    server = await asyncio.start_server(endless, "127.0.0.1", 0)
+    kind = LlmKind(base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", api_key="unused")
+    failure = await _failure(kind)
+    assert failure.error_class == "transient"
+    assert "its answer has more than 1,000,000 bytes" in failure.message
+    assert packed or sent < 40_000_000
     await kind.close()
     server.close()
 

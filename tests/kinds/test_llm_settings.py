@@ -62,6 +62,18 @@ async def test_a_key_that_is_not_there_is_named(scripted: LlmKind, other: Script
     assert other.requests == []
 
 
+@pytest.mark.parametrize("name", ["AUTOFILL_DATABASE_URL", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY"])
+async def test_a_secret_that_is_no_models_key_goes_nowhere(
+    scripted: LlmKind, other: ScriptedProvider, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Whoever writes a spec says where its key goes: also what was stored before is held back."""
+    monkeypatch.setenv(name, "postgresql://me:hunter2@here/db")
+    outcome = await scripted.compute(call(llm_column(base_url=other.base_url, key=name), "x"))
+    assert isinstance(outcome, Failure)
+    assert outcome.error_class == "auth"
+    assert other.requests == []
+
+
 @pytest.mark.parametrize(
     "answer",
     [

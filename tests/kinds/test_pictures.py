@@ -81,7 +81,7 @@ async def test_a_text_in_parts_is_answered_beside_its_picture_whose_name_is_noth
 ) -> None:
     def said(value: str, quote: str) -> Script:
         evidence = [{"column": "a", "quote": quote}]
-        return Script(completion(json.dumps({"evidence": evidence, "value": value, "not_found": None})))
+        return Script(completion(json.dumps({"evidence": evidence, "value": value})))
 
     (folder / "plan.png").write_bytes(png())
     reference: list[Json] = [{"column": 1}, {"column": 2}]

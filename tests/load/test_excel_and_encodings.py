@@ -80,6 +80,7 @@ def test_cells_that_cannot_be_trusted_cost_their_row(write: Write) -> None:
         [text("a"), text("x")],
         [text("a"), "<c/>", "<c/>", number(0.5, 2)],
         [text("a"), *["<c/>"] * 5, text("beyond")],
+        [text("a"), "<c/>", "<c/>", number(9e9, 2)],
         [text("ok")],
     ]
     path = write("things.xlsx", workbook({"Data": sheet([HEADER, *bad])}))
@@ -93,12 +94,13 @@ def test_cells_that_cannot_be_trusted_cost_their_row(write: Write) -> None:
             "column 'price': type number: 'x'",
             "a time without a date",
             "a value in column G, which has no name",
+            "9e+09, which is to be a date, is beyond any",
             "",
         ],
         strict=True,
     ):
         assert said in record.reason
-    assert [record.row is not None for record in found] == [False] * 6 + [True]
+    assert [record.row is not None for record in found] == [False] * 7 + [True]
 
 
 def test_which_sheet_is_not_guessed(

@@ -138,3 +138,10 @@ def test_another_file_is_no_repair(connection: Connection, collection: Collectio
     with pytest.raises(LoadError, match="rejected is no number of a rejected line"):
         load_repaired(connection, collection, write("a.csv", "rejected,code\n1x,a\n"), actor="ann")
     assert load_repaired(connection, collection, write("a.csv", "rejected,code\n77,a\n"), actor="ann").passed == 1
+
+
+def test_what_a_spreadsheet_runs_is_defused_in_any_width(
+    connection: Connection, collection: Collection, write: Write, tmp_path: Path
+) -> None:
+    load_file(connection, collection, write("a.csv", "code,title,count\nok,fine,1\nb,＝1+1,x\nc,＠y,x\n"), actor="ann")
+    assert [line["title"] for line in exported(connection, collection, tmp_path / "r.csv")] == ["'＝1+1", "'＠y"]

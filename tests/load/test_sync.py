@@ -17,7 +17,9 @@ from cell_engine.store.collections import Collection, find_collection, load_vers
 from cell_engine.store.database import Connection, connect
 from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import page, progress
+from cell_engine.store.rejected import list_rejected
 from cell_engine.store.syncing import OvertakenError, restore
+from cell_engine.store.upkeep import trim_loads
 from tests.engine import Claimer, wait_for_lock
 from tests.load.conftest import Write
 
@@ -277,6 +279,30 @@ def test_of_two_at_once_the_later_one_goes_on_and_no_key_comes_twice(
     assert sorted(str(code) for code, *_ in shown(connection, shop).values()) == sorted(f"a{n}" for n in range(5, 13))
 
 
+def test_what_is_known_of_old_syncs_and_their_rejected_lines_goes_in_time(
+    connection: Connection, shop: Collection, sync: Sync, write: Write
+) -> None:
+    sync(FIRST)
+    sync(FIRST.replace("a8,8,\n", ""))  # deletes a row, which can be restored
+    sync(FIRST.replace("a8,8,\n", "") + "a9,x,\n")
+    load_file(connection, shop, write("other.csv", "code,price\nb1,1\nb2,x\n"), actor="ann")
+    load_file(connection, shop, write("later.csv", "code,price\nb3,1\nb4,x\n"), actor="ann")
+    connection.execute(
+        "update autofill.batch set loaded_at = loaded_at - interval '91 days' where source = 'other.csv'"
+    )
+    assert trim_loads(connection) == 1
+    old = "update autofill.sync set started_at = started_at - interval '91 days'"
+    connection.execute(f"{old} where number < 3")
+    assert trim_loads(connection) == 1
+    assert [one[0] for one in connection.execute("select number from autofill.sync order by 1")] == [2, 3]
+    connection.execute(old)
+    assert trim_loads(connection) == 1, "the line; the last sync stays, or the next one would be the first again"
+    assert [one.line for one in list_rejected(connection, shop.id)] == [3]
+    assert restore(connection, load_version(connection, shop.id), actor="me", sync=2)[0] == 1
+    assert trim_loads(connection) == 1
+    assert sync(FIRST).number == 4
+
+
 def test_a_collection_without_a_key_and_a_key_that_is_none(connection: Connection, write: Write) -> None:
     apply(connection, compile_text(SPEC.replace("key: [code]\n", "")), actor="test")
     shop = find_collection(connection, "demo/shop")
@@ -303,8 +329,8 @@ def test_the_server_that_lost_the_snapshot_is_noticed(
 ) -> None:
     compare = syncing.Sync.compare
 
-    def lose(self: syncing.Sync) -> Any:
-        found = compare(self)
+    def lose(self: syncing.Sync, **how: bool) -> Any:
+        found = compare(self, **how)
         connection.execute("truncate autofill.incoming")
         return found
 

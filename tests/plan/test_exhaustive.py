@@ -151,7 +151,8 @@ def check(row: Row, version: Version, asked: Mapping[int, Asked], unsettled: tup
             one = next(one for one in steps.waiting if one.column.id == column.id)
             assert request is not None, told
             assert rests(view, version, column.id, asked), told
-            assert one.demanded == (request.forced if forced else 0), told
+            kept = request.forced if automatic or forced else request.signal
+            assert one.demanded == (kept if kept > cell.called else 0), told
         elif column.id not in unsettled and rests(view, version, column.id, asked):
             if request is not None and not deps & may_move and not _waits(row, version, column.id, may_move):
                 assert not (stale or forced), f"R6: a demand for {column.name} is lost: {told}"

@@ -377,6 +377,12 @@ MISTAKES = [
             ("base_url: 'ftp://x'", "base_url: expected an address such as https://host/v1$"),
             ("base_url: 'https://me:hunter2@host/v1'", "base_url: an address has no user, password or query here"),
             ("base_url: 'https://host/v1?key=hunter2'", "an address has no user, password or query here"),
+            (
+                "key: AUTOFILL_DATABASE_URL",
+                "key: its name ends in KEY or TOKEN, and does not begin with AUTOFILL_ or AWS_",
+            ),
+            ("key: AWS_SECRET_ACCESS_KEY", "does not begin with AUTOFILL_ or AWS_"),
+            ("key: key-sk", "never the key itself"),
             ("key: sk-hunter2hunter2", "key: expected the name of an environment variable in capitals, never the key"),
             ("reasoning_effort: huge", "reasoning_effort: expected 'none', .* got 'huge'"),
             ("evidence: yes", "evidence: expected 'required', got 'yes'"),
@@ -829,3 +835,18 @@ def test_examples_are_kept_by_key_and_a_rename_changes_none() -> None:
         {"inputs": {"a": "of May 1"}, "output": "2024-05-01", "not_found": None, "evidence": []},
         {"inputs": {}, "output": None, "not_found": "no date", "evidence": []},
     ]
+
+
+def test_another_type_of_an_input_is_another_version_and_no_other_definition_of_what_reads_it() -> None:
+    """A column is given values, and these stay as they were loaded; where files lie is another matter."""
+
+    def compiled(type_: str) -> CompiledSpec:
+        return compile_text(
+            "{namespace: n, name: c, columns: [{name: a, type: TYPE}, "
+            "{name: b, type: text, kind: llm, llm: {model: m, prompt: 'x {{a}}'}}]}".replace("TYPE", type_)
+        )
+
+    text, integer, file = compiled("text"), compiled("integer"), compiled("file")
+    assert text.hash != integer.hash
+    assert text.columns[1].hash == integer.columns[1].hash
+    assert text.columns[1].hash != file.columns[1].hash

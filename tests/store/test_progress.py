@@ -1,7 +1,9 @@
 """Progress of a dispatch: what has come of it, what is left, and about how long that will take."""
 
 import pytest
+from rich.console import Console
 
+from cell_engine.cli.render import dispatches_table
 from cell_engine.plan import plan
 from cell_engine.store.control import pause
 from cell_engine.store.database import Connection
@@ -62,6 +64,30 @@ def test_the_time_left_goes_by_cells_where_all_of_them_are_known(connection: Con
     now = of(connection, visits[0].dispatch_id)
     assert (now.running, now.total, now.done) == (ROWS, 2 * ROWS, 5)
     assert now.eta == pytest.approx(now.recent_seconds * 15 / 5)
+
+
+def test_what_a_filter_leaves_out_is_not_left_undone(connection: Connection) -> None:
+    made = make(connection, sheet("a", "b: a", "c: b"), rows=[{"a": f"x{row}"} for row in range(ROWS)])
+    claimer = Claimer(connection)
+    claimer.work_off()
+    connection.execute(
+        "update autofill.cell set error_class = 'schema', error = '-' where column_id = 3 and row_id < 4"
+    )
+    scope, columns = RangeScope(((1, ROWS),)), [made.id("b"), made.id("c")]
+    asked = dispatch(
+        connection, made.collection.id, scope, columns=columns, only_if=["error:schema"], reason="retry", actor="me"
+    )
+    now = of(connection, asked)
+    assert (now.total, now.done, now.aim, now.is_bound) == (2 * ROWS, 0, 2 * ROWS, True)
+    claimer.work_off()
+    ended = of(connection, asked)
+    assert ended.outcomes == {"ready": 3, "fresh": 3}, "of the rows that have one"
+    assert (ended.total, ended.done, ended.aim, ended.is_bound) == (2 * ROWS, 6, 6, False)
+    table = Console(width=200)
+    with table.capture() as shown:
+        table.print(dispatches_table([now, ended], made.version))
+    assert "≤ 20" in shown.get()
+    assert " 6 " in shown.get()
 
 
 def test_cells_that_needed_no_call_are_saved(connection: Connection) -> None:

@@ -216,6 +216,25 @@ def test_R6_a_force_that_waits_for_a_review_counts_when_it_has_ended(connection:
     assert sorted(claimer.work_off()) == ["c", "d", "n"]
 
 
+def test_R6_what_is_computed_only_when_asked_and_was_asked_for_behind_a_review_is_computed_when_it_has_ended(
+    connection: Connection, made: Made
+) -> None:
+    claimer = Claimer(connection)
+    made_ = dispatch(
+        connection, made.collection.id, RowScope((1,)), columns=[made.id("n")], force=False, reason="r", actor="me"
+    )  # fmt: skip
+    assert claimer.work_off() == []
+    found = progress(connection, made_)
+    assert found is not None
+    assert (found.outcomes, found.ended_at is not None) == ({"waiting": 1}, True)
+    assert shown(connection, made)["n"] == ("waiting", None)
+    accept(connection, made)
+    assert sorted(claimer.work_off()) == ["c", "d", "n"]
+    accept(connection, made)
+    assert claimer.work_off() == [], "it was asked for once"
+    assert broken_rules(connection) == {}
+
+
 def test_asking_for_a_proposed_cell_again_does_not_pay_twice(connection: Connection, made: Made) -> None:
     claimer = Claimer(connection)
     scope = RowScope((1,))

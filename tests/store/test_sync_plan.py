@@ -15,8 +15,8 @@ ROWS = 3_000
 SPEC = "{namespace: demo, name: shop, key: a, columns: [{name: a, type: text}, {name: b, type: integer}]}"
 
 
-@pytest.mark.parametrize("analyzed", [False, True])
-def test_a_comparison_reads_each_side_once(connection: Connection, analyzed: bool) -> None:
+@pytest.mark.parametrize(("analyzed", "partial"), [(False, False), (True, True)])
+def test_a_comparison_reads_each_side_once(connection: Connection, analyzed: bool, partial: bool) -> None:
     apply(connection, compile_text(SPEC), actor="me")
     collection = find_collection(connection, "demo/shop")
     version = load_version(connection, collection.id)
@@ -32,7 +32,7 @@ def test_a_comparison_reads_each_side_once(connection: Connection, analyzed: boo
     sync.stage([Incoming(n, {1: f"code {n}", 2: n + (n % 1000 == 0)}, ()) for n in range(1, ROWS + 1)])
     with connection.transaction(force_rollback=True):
         run(connection, "sync_set_wise")
-        parameters = {"collection_id": collection.id, "sync": sync.number, **sync._keys}
+        parameters = {"collection_id": collection.id, "sync": sync.number, **sync._keys, "partial": partial}
         for name in ("sync_repeated", "sync_compare"):
             explained = connection.execute(
                 b"explain (analyze, format json, timing off) " + statement(name), parameters
@@ -42,7 +42,7 @@ def test_a_comparison_reads_each_side_once(connection: Connection, analyzed: boo
             text = json.dumps(found)
             assert "Nested Loop" not in text, text
             assert max(_read(found[0]["Plan"])) <= 2 * ROWS, text
-    counts = sync.compare()
+    counts = sync.compare(partial=partial)
     assert (counts.incoming, counts.updates, counts.inserts, counts.deletes) == (ROWS, ROWS // 1000, 0, 0)
 
 

@@ -73,15 +73,19 @@ class _Values:
             number = float(raw)
             style = int(cell.get("s", 0))
             if style < len(self._dated) and self._dated[style]:
-                return self._date(number)
+                return self._date(number) or format(number, ".15g")
             return format(number, ".15g")  # as many digits as Excel keeps
         except (ValueError, IndexError, OverflowError):
             raise DocumentError(f"It is damaged: the cell {cell.get('r', '?')} holds {raw[:40]!r}.") from None
 
-    def _date(self, serial: float) -> str:
+    def _date(self, serial: float) -> str | None:
+        """None for a number that is beyond any date: it says no more than itself, and Excel shows nothing of it."""
         # Excel counts a 29 February 1900, which there was not.
         days = serial + (1 if serial < 60 and self._epoch.year == 1899 else 0)
-        moment = self._epoch + round(timedelta(days=days) / _MILLISECOND) * _MILLISECOND
+        try:
+            moment = self._epoch + round(timedelta(days=days) / _MILLISECOND) * _MILLISECOND
+        except (OverflowError, ValueError):
+            return None
         if serial < 1:
             return moment.time().isoformat()
         return moment.date().isoformat() if moment.time() == datetime.min.time() else moment.isoformat(sep=" ")
