@@ -1,301 +1,200 @@
-"""The processes as they run in production, apart from one another, driven over GraphQL, with the worst done to them."""
+"""What a data engineer does in a day, over GraphQL: each step is asked of Dagster's answer and of the cells."""
 
-import json
-import os
-import re
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import ProxyHandler, Request, build_opener
 
-import psutil
 import psycopg
 import pytest
 
-from cell_engine.store.collections import find_collection
+from autofill_defs.instance import INSTANCE_FILE
+from cell_engine.specs.compile import compile_text
+from cell_engine.store.applying import apply
+from cell_engine.store.batches import add_batch, find_batches
+from cell_engine.store.collections import find_collection, load_version
 from cell_engine.store.database import Connection
 from cell_engine.store.models import broken_rules
-from cell_engine.store.reading import status_counts
+from cell_engine.store.reading import page, partition_outcomes
+from tests.dagster.live import Live, calls_by, dispatch_of, health, running, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROWS = 40
+FEW = 5
+PACKAGES = ("demo", "packages")
 COLUMNS = ("summary", "audience", "licence_family", "words")
-
-
-def until(what: Callable[[], Any], seconds: float = 90) -> Any:
-    """The first true answer; raises after `seconds`. While the webserver starts there is none."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = None
-        with suppress(URLError, OSError, KeyError, IndexError):
-            found = what()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.2)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@dataclass
-class Live:
-    """Dagster's three processes, workers, a janitor and the offline model, each the leader of a session."""
-
-    home: Path
-    database: str
-    port: int = field(default_factory=free_port)
-    model: int = field(default_factory=free_port)
-    janitor: int = field(default_factory=free_port)
-    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-
-    def start(self, name: str, *command: str) -> None:
-        environment = os.environ | {
-            "AUTOFILL_HOME": str(self.home),
-            "AUTOFILL_DATABASE_URL": self.database,
-            "OPENAI_BASE_URL": f"http://127.0.0.1:{self.model}/v1",
-            "OPENAI_API_KEY": "unused",
-        }
-        with (self.home / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", *command],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    def serve(self, role: str) -> None:
-        self.start(role, "autofill_defs.serve", role, *(("--port", str(self.port)) if role == "webserver" else ()))
-
-    def session(self, name: str) -> list[psutil.Process]:
-        leader = self.processes[name].pid
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.NoSuchProcess, ProcessLookupError):
-                if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
-
-    def work(self, *pools: tuple[str, ...]) -> dict[str, int]:
-        """A worker for each pool of job types, one for all without; comes to the ports of their health, by name."""
-        ports = {f"worker {number}": free_port() for number in range(len(pools) or 1)}
-        for (name, port), pool in zip(ports.items(), pools or ((),), strict=True):
-            served = [f"--job-type={job_type}" for job_type in pool]
-            self.start(name, "cell_engine.cli", "worker", f"--health-port={port}", *served)
-        return ports
-
-    def rest(self) -> None:
-        """Without a worker every dispatch stays open."""
-        workers = [one for name, one in self.processes.items() if name.startswith("worker")]
-        for one in workers:
-            one.terminate()
-        for one in workers:
-            assert one.wait(30) == 0
-        self.processes = {name: one for name, one in self.processes.items() if one not in workers}
-
-    def kill(self, name: str) -> None:
-        """All of it at once, as a machine that loses power."""
-        for process in self.session(name):
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        self.processes[name].wait(20)
-
-    def stop(self) -> None:
-        for process in self.processes.values():
-            process.send_signal(signal.SIGTERM)
-        for name, process in self.processes.items():
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(15)
-            self.kill(name)
-
-    def ask(self, query: str, **variables: object) -> Any:
-        body = json.dumps({"query": query, "variables": variables}).encode()
-        request = Request(
-            f"http://127.0.0.1:{self.port}/graphql", data=body, headers={"Content-Type": "application/json"}
-        )
-        with build_opener(ProxyHandler({})).open(request, timeout=90) as response:
-            [answer] = json.load(response)["data"].values()
-        return answer
-
-    def runs(self) -> list[dict[str, Any]]:
-        """Those that fill, and not those of checks on the hour; newest first, tags as a mapping."""
-        chosen = '(limit: 10, filter: {pipelineName: "demo__packages"})'
-        found = self.ask(
-            f"{{ runsOrError{chosen} {{ ... on Runs {{ results {{ runId status tags {{ key value }} }} }} }} }}"
-        )
-        return [one | {"tags": {tag["key"]: tag["value"] for tag in one["tags"]}} for one in found["results"]]
-
-    def latest(self, status: str, *, noted: bool = False) -> dict[str, Any]:
-        """The newest run, once it has that status (and, `noted`, its dispatch)."""
-
-        def look() -> dict[str, Any] | None:
-            newest = self.runs()[0]
-            if newest["status"] != status or (noted and not is_noted(newest)):
-                return None
-            return newest
-
-        found: dict[str, Any] = until(look)
-        return found
-
-    def partitions(self) -> list[str]:
-        node = 'assetNodeOrError(assetKey: {path: ["demo", "packages", "words"]})'
-        keys: list[str] = self.ask(f"{{ {node} {{ ... on AssetNode {{ partitionKeys }} }} }}")["partitionKeys"]
-        return keys
-
-    def launch(self, *, force: bool) -> None:
-        first, *_, last = [*self.partitions(), self.partitions()[-1]]
-        parameters = {
-            "selector": {
-                "repositoryName": "__repository__",
-                "repositoryLocationName": "autofill",
-                "pipelineName": "demo__packages",
-                "assetSelection": [{"path": ["demo", "packages", name]} for name in COLUMNS],
-            },
-            "mode": "default",
-            "runConfigData": {"ops": {"fill_demo__packages": {"config": {"force": force}}}},
-            "executionMetadata": {
-                "tags": [
-                    {"key": "dagster/asset_partition_range_start", "value": first},
-                    {"key": "dagster/asset_partition_range_end", "value": last},
-                ]
-            },
-        }
-        query = "mutation($it: ExecutionParams!) { launchPipelineExecution(executionParams: $it) { __typename } }"
-        assert self.ask(query, it=parameters)["__typename"] == "LaunchRunSuccess"
-
-    def repeat(self, run: str) -> None:
-        query = "mutation($it: ReexecutionParams!) { launchRunReexecution(reexecutionParams: $it) { __typename } }"
-        answer = self.ask(query, it={"parentRunId": run, "strategy": "ALL_STEPS"})
-        assert answer["__typename"] == "LaunchRunSuccess"
-
-    def run_process(self) -> psutil.Process:
-        """The process of the run that is under way."""
-        [found] = [one for one in self.session("code-server") if any("spawn_main" in part for part in one.cmdline())]
-        return found
-
-
-def health(port: int, what: str) -> str:
-    """What a worker or janitor answers there; raises while it is not ready."""
-    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/{what}", timeout=10) as answer:
-        return str(answer.read().decode())
-
-
-def calls_by(port: int) -> Counter[str]:
-    """Calls that a worker has finalized, by job type."""
-    assert health(port, "ready") == "ok\n"
-    found: Counter[str] = Counter()
-    lines = re.findall(r'^autofill_worker_calls_total\{job_type="(\w+)",.*\} (\S+)$', health(port, "metrics"), re.M)
-    for job_type, number in lines:
-        found[job_type] += int(float(number))
-    return found
-
-
-def is_noted(run: dict[str, Any]) -> bool:
-    return bool(run["tags"].get("autofill/dispatched_by") == run["runId"])
-
-
-def dispatch_of(run: dict[str, Any]) -> int:
-    return int(run["tags"]["autofill/dispatch"])
+BATCHES = ("b1", "b2", "b3", "b4")
+WORDS = 'kind: function, deps: [readme], function: {name: "cell_engine.demo.functions:word_count"}'
+CRON = f"\n  - {{name: refreshed, type: integer, mode: cron, cron: '* * * * *', {WORDS}}}\n"
+SCHEDULE = "demo__packages__refreshed__cron"
+NEW = f"  - {{name: length, type: integer, {WORDS}}}\n"
+COLLECTION = INSTANCE_FILE.with_name("collections") / "packages.yaml"
 
 
 @pytest.fixture
 def live(database: str, tmp_path: Path) -> Iterator[Live]:
-    live = Live(tmp_path, database)
     try:
-        live.start("model", "cell_engine.offline_model", "--port", str(live.model))
-        for role in ("code-server", "daemon", "webserver"):
-            live.serve(role)
-        live.start("janitor", "cell_engine.cli", "janitor", f"--health-port={live.janitor}")
-        yield live
+        with running(tmp_path, database, COLLECTION.read_text() + CRON) as live:
+            yield live
     finally:
-        live.stop()
         with psycopg.connect(database, autocommit=True) as connection:
             name = f"{connection.info.dbname}_dagster"
             connection.execute(f'drop database if exists "{name}" with (force)'.encode())
 
 
-def run_dispatches(connection: Connection) -> list[int]:
-    found = connection.execute("select id from autofill.dispatch where reason = 'run' order by id").fetchall()
-    return [one.id for one in found]
+def csv(first: int, rows: int) -> str:
+    lines = [f'package-{first + row},1.0,MIT,"Package {first + row} parses dates. It is fast."' for row in range(rows)]
+    return "\n".join(["name,version,licence,readme", *lines]) + "\n"
 
 
-def test_files_runs_kills_and_re_executions(live: Live, connection: Connection) -> None:
+def load_unasked(connection: Connection) -> None:
+    """Batches that nobody has asked to compute yet."""
+    apply(connection, compile_text(COLLECTION.read_text() + CRON), actor="test")
+    version = load_version(connection, find_collection(connection, "demo/packages").id)
+    for number, key in enumerate(BATCHES):
+        texts = {
+            "name": f"{key}-{{}}",
+            "licence": "MIT",
+            "readme": f"Number {number} of {{}} parses dates. It is fast.",
+        }
+        rows = [{version.by_name[name].id: text.format(row) for name, text in texts.items()} for row in range(FEW)]
+        add_batch(connection, version, key, rows, source=key, actor="test", demand=False)
+
+
+def cells(connection: Connection, *batches: str) -> dict[str, Counter[str]]:
+    """How many cells have which status in these batches, by column."""
+    collection = find_collection(connection, "demo/packages")
+    version = load_version(connection, collection.id)
+    found: dict[str, Counter[str]] = {}
+    for batch in find_batches(connection, collection.id, batches):
+        for one in page(connection, collection.id, after=batch.first_row - 1, limit=batch.rows)[1]:
+            found.setdefault(version.by_id[one.column_id].name, Counter())[one.status] += 1
+    return found
+
+
+def touched(connection: Connection, run: dict[str, Any]) -> set[str]:
+    return {one.batch for one in partition_outcomes(connection, dispatch_of(run))}
+
+
+def reported(live: Live, column: str, run_id: str) -> list[str]:
+    """The partitions of a column that a run materialized."""
+    return sorted(one["partition"] for one in live.materializations(*PACKAGES, column) if one["run"] == run_id)
+
+
+def of_run(live: Live, run_id: str) -> dict[str, list[str]]:
+    return {column: reported(live, column, run_id) for column in COLUMNS}
+
+
+def filled(connection: Connection, *batches: str) -> dict[str, Counter[str]]:
+    return {column: counts for column, counts in cells(connection, *batches).items() if column in COLUMNS}
+
+
+def alike(one: object) -> dict[str, object]:
+    return dict.fromkeys(COLUMNS, one)
+
+
+def runless(live: Live, column: str, why: str) -> list[dict[str, Any]]:
+    """Materializations of a column by the changes sensor, for dispatches of that reason."""
+    found = [one for one in live.materializations(*PACKAGES, column) if one["metadata"].get("reported_by") == "changes"]
+    assert all(one["run"] == "" for one in found)
+    return [one for one in found if f"{why} by" in one["metadata"]["asked_for"]]
+
+
+def test_a_day_of_a_data_engineer(live: Live, connection: Connection) -> None:
     inbox = live.home / "inbox" / "demo" / "packages"
     inbox.mkdir(parents=True)
-    lines = [f'package-{number},1.0,MIT,"Package {number} parses dates. It is fast."' for number in range(ROWS)]
-    (inbox / "packages.csv").write_text("\n".join(["name,version,licence,readme", *lines]) + "\n")
+    (inbox / "first.csv").write_text(csv(0, ROWS))
     (inbox / "bad.csv").write_bytes(b"name\n\xe9t\xe9\n")
+    load_unasked(connection)
 
-    # The file becomes a run. Its process is killed, its retry takes the dispatch over.
-    killed = live.latest("STARTED", noted=True)
-    live.run_process().kill()
-    until(lambda: len(live.runs()) == 2)
-    live.latest("STARTED", noted=True)
+    # A file becomes a batch, and a run, which waits: there is no worker yet.
+    until(lambda: live.runs("demo__packages"))
+    [run] = live.runs("demo__packages")
+    run = live.reaches(run["runId"], "STARTED")
+    [first] = set(live.partitions(*PACKAGES, "words")) - set(BATCHES)
+    assert live.partitions(*PACKAGES, "words") == [*BATCHES, first]
+    assert filled(connection, first) == alike({"queued": ROWS})
+
+    # A new column: the code location is reloaded, which interrupts no run, and the asset is there.
+    assert (*PACKAGES, "words") in live.assets() and (*PACKAGES, "length") not in live.assets()
+    live.collection.write_text(live.collection.read_text() + NEW)
+    live.reload()
+    assert live.partitions(*PACKAGES, "length") == [*BATCHES, first]
+    assert live.run(run["runId"])["status"] == "STARTED"
+
+    # Asked for meanwhile: batches with a hole between them, in one dispatch by the op-job, and as a backfill.
+    sparse = live.launch("demo__packages__batches", {"batches": ["b2", "b4"], "columns": list(COLUMNS)})
+    backfill = live.backfill([(*PACKAGES, column) for column in COLUMNS], ["b1", "b3"])
+
+    # A run is terminated, its dispatch is not; the run that repeats it waits for it again.
+    live.terminate(run["runId"])
+    live.reaches(run["runId"], "CANCELED")
+    again = live.reaches(live.repeat(run["runId"]), "STARTED")
+    assert dispatch_of(again) == dispatch_of(run)
+    (inbox / "second.csv").write_text(csv(ROWS, FEW))
+    known = {run["runId"], again["runId"]}
+
     ports = live.work(("llm",), ("llm",), ("fetch",), ("function",))
-    retry = live.latest("SUCCESS")
-    pools = {name: calls_by(port) for name, port in ports.items()}
-    assert health(live.janitor, "ready") == health(live.janitor, "live") == "ok\n"
-    live.rest()
-    # Each pool has computed its own, all together everything once: two llm columns, and one of a function.
-    assert {job_type for name in ("worker 0", "worker 1") for job_type in pools[name]} <= {"llm"}
-    assert sum((pools["worker 0"] + pools["worker 1"]).values()) == 3 * ROWS
-    assert (pools["worker 2"], pools["worker 3"]) == (Counter(), Counter(function=ROWS))
-    assert retry["tags"]["dagster/root_run_id"] == killed["runId"]
-    assert run_dispatches(connection) == [dispatch_of(killed)] == [dispatch_of(retry)]
-    collection = find_collection(connection, "demo/packages")
-    assert {status for by in status_counts(connection, collection.id).values() for status in by} == {"ready"}
-    events = live.ask(
-        '{ assetOrError(assetKey: {path: ["demo", "packages", "summary"]}) '
-        "{ ... on Asset { assetMaterializations { partition runId } } } }"
-    )["assetMaterializations"]
-    assert [event["runId"] for event in events] == [retry["runId"]]
+    live.reaches(again["runId"], "SUCCESS")
+    assert filled(connection, first) == alike({"ready": ROWS})
+    assert of_run(live, again["runId"]) == alike([first])
     observations = live.ask(
-        '{ assetOrError(assetKey: {path: ["demo", "packages", "rows"]}) '
-        "{ ... on Asset { assetObservations { description } } } }"
+        "query($key: AssetKeyInput!) { assetOrError(assetKey: $key) "
+        "{ ... on Asset { assetObservations { description } } } }",
+        key={"path": [*PACKAGES, "rows"]},
     )["assetObservations"]
-    assert [observation["description"].split(":")[0] for observation in observations] == ["bad.csv was not loaded"]
+    # Once more for each definition: it might have been at fault.
+    assert {one["description"].split(":")[0] for one in observations} == {"bad.csv was not loaded"}
+    assert health(live.janitor, "ready") == health(live.janitor, "live") == "ok\n"
 
-    # A code location reloaded meanwhile interrupts no run; terminating one does, and leaves the dispatch alone.
-    live.launch(force=True)
-    running = live.latest("STARTED", noted=True)
-    query = 'mutation { reloadRepositoryLocation(repositoryLocationName: "autofill") { __typename } }'
-    assert live.ask(query)["__typename"] == "WorkspaceLocationEntry"
-    assert live.runs()[0]["status"] == "STARTED"
-    answer = live.ask("mutation($run: String!) { terminateRun(runId: $run) { __typename } }", run=running["runId"])
-    assert answer["__typename"] == "TerminateRunSuccess"
-    live.latest("CANCELED")
-    live.repeat(running["runId"])
-    live.latest("STARTED", noted=True)
-    live.work()
-    again = live.latest("SUCCESS")
+    done = live.reaches(sparse, "SUCCESS")
+    assert touched(connection, done) == {"b2", "b4"}
+    assert of_run(live, sparse) == alike(["b2", "b4"])
+    assert filled(connection, "b2", "b4") == alike({"ready": 2 * FEW})
+
+    # The plain way: a file is dropped, and nobody does anything.
+    asked = until(lambda: next((one for one in live.runs("demo__packages") if one["runId"] not in known), None))
+    plain = live.reaches(asked["runId"], "SUCCESS")
+    [second] = set(live.partitions(*PACKAGES, "words")) - {*BATCHES, first}
+    assert of_run(live, plain["runId"]) == alike([second])
+    assert filled(connection, second) == alike({"ready": FEW})
+
+    # To execute again what has succeeded asks again, and finds all of it fresh.
+    fresh = live.reaches(live.repeat(plain["runId"]), "SUCCESS")
+    assert dispatch_of(fresh) != dispatch_of(plain)
+    assert {tuple(one.outcomes) for one in partition_outcomes(connection, dispatch_of(fresh))} == {("fresh",)}
+
+    # What no run has asked for is shown without one: the new column's cells, and an edit with what follows from it.
+    every = [*BATCHES, first, second]
+    row = find_batches(connection, find_collection(connection, "demo/packages").id, [second])[0].first_row
+    live.autofill("edit", "demo/packages", str(row), "readme=It sends mail, and nothing else.", "--wait")
+    assert filled(connection, second) == alike({"ready": FEW})
+    until(lambda: cells(connection, *every)["length"] == {"ready": ROWS + 5 * FEW})
+    until(lambda: {one["partition"] for one in runless(live, "length", "apply")} == {*BATCHES, first})
+    for column in ("summary", "words"):
+        until(lambda column=column: [one["partition"] for one in runless(live, column, "edit")] == [second])
+    assert runless(live, "licence_family", "edit") == []
+
+    # The backfill is two runs, since there is a hole; the daemon sees to it every half minute.
+    until(lambda: live.backfill_status(backfill) == "COMPLETED_SUCCESS")
+    ranges = {run["runId"]: run["tags"]["dagster/asset_partition_range_start"] for run in live.runs_of(backfill)}
+    assert sorted(ranges.values()) == ["b1", "b3"]
+    for run_id, batch in ranges.items():
+        assert of_run(live, run_id) == alike([batch])
+    assert filled(connection, "b1", "b3") == alike({"ready": 2 * FEW})
+
+    # The clock has ticked meanwhile: once a minute, over all rows.
+    [tick] = until(lambda: [one for one in live.ticks(SCHEDULE) if one["status"] == "SUCCESS"][-1:])
+    ticked = live.reaches(tick["runIds"][0], "SUCCESS")
+    assert set(reported(live, "refreshed", ticked["runId"])) == touched(connection, ticked) >= {*BATCHES}
+    until(lambda: cells(connection, *BATCHES)["refreshed"] == {"ready": 4 * FEW})  # the next tick may be at work
+
+    # Each pool of workers has computed its own, and all together each cell once.
+    pools = {name: calls_by(port) for name, port in ports.items()}
     live.rest()
-    assert dispatch_of(again) == dispatch_of(running)
-
-    # The code server goes down with its run, whose end nobody reports: the daemon finds it gone.
-    live.launch(force=True)
-    lost = live.latest("STARTED", noted=True)
-    live.kill("code-server")
-    live.serve("code-server")
-    until(lambda: live.runs()[0]["runId"] != lost["runId"])
-    live.latest("STARTED", noted=True)
-    live.work()
-    retry = live.latest("SUCCESS")
-    assert retry["tags"]["dagster/root_run_id"] == lost["runId"]
-    assert dispatch_of(retry) == dispatch_of(lost)
-    assert len(run_dispatches(connection)) == 3
+    assert {job_type for name in ("worker 0", "worker 1") for job_type in pools[name]} == {"llm"}
+    # The edited row once more: what reads the readme, and what reads that.
+    assert sum((pools["worker 0"] + pools["worker 1"]).values()) == 3 * (ROWS + 5 * FEW) + 2
+    assert (pools["worker 2"], set(pools["worker 3"])) == (Counter(), {"function"})
     assert broken_rules(connection) == {}

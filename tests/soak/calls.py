@@ -41,11 +41,21 @@ class Call:
 
 
 async def call(idempotency_key: str, **inputs: str) -> str:
+    answer = made(idempotency_key, inputs)
+    await asyncio.sleep(random.expovariate(6))
+    finished(answer)
+    return answer
+
+
+def made(idempotency_key: str, inputs: dict[str, str]) -> str:
+    """Log a call that begins; comes to its answer."""
     answer = f"{os.getpid()}.{next(_numbers)}"
     _write({"pid": _worker(), "key": idempotency_key, "inputs": inputs, "answer": answer, "started": time.time()})
-    await asyncio.sleep(random.expovariate(6))
-    _write({"answer": answer, "ended": time.time()})
     return answer
+
+
+def finished(answer: str) -> None:
+    _write({"answer": answer, "ended": time.time()})
 
 
 def _worker() -> int:

@@ -20,7 +20,7 @@ from pathlib import Path
 from cell_engine.embedded import ensure
 from cell_engine.embedded.server import Server
 from cell_engine.janitor import run_janitor
-from cell_engine.store.database import connect
+from cell_engine.store.database import Connection, connect
 from cell_engine.store.models import broken_rules
 from cell_engine.store.reading import page
 from tests.embedded.helpers import PROJECT, kill_server
@@ -204,17 +204,10 @@ def _kill(lots: random.Random, server: Server, home: Path, workers: Workers) -> 
 def _check(url: str, made: Made, people: list[Person], calls: dict[str, Call], kills: list[Kill]) -> None:
     with connect(url, application="soak") as connection:
         assert broken_rules(connection) == {}
+        check_bill(connection, calls, kills)
         inputs, cells = page(connection, made.collection.id, limit=ROWS)
-        found = connection.execute(
-            "select ai_value as answer from autofill.cell where ai_value is not null union all "
-            "select was from autofill.answer"
-        ).fetchall()
         called = connection.execute("select row_id, column_id, called from autofill.cell").fetchall()
         signals = dict(connection.execute("select id, signal from autofill.dispatch").fetchall())
-        booked = connection.execute(
-            "select pid, sum(cardinality(row_ids))::int as calls from autofill.attempt "
-            "join autofill.worker on worker.id = worker_id where outcome <> 'interrupted' group by pid"
-        ).fetchall()
     shown = {(one.row_id, one.column_id): one.value for one in (*inputs, *cells)}
     for person in people:
         for key, values in person.shown.items():
@@ -232,12 +225,22 @@ def _check(url: str, made: Made, people: list[Person], calls: dict[str, Call], k
         for asked, (rows, column_id) in person.forced.items():
             for row in rows:
                 assert numbers[row, column_id] >= signals[asked], f"R6: dispatch {asked} is lost in row {row}"
-    _check_bill(calls, {str(one.answer) for one in found}, kills, {one.pid: one.calls for one in booked})
 
 
-def _check_bill(calls: dict[str, Call], stored: set[str], kills: list[Kill], booked: dict[int, int]) -> None:
+def check_bill(connection: Connection, calls: dict[str, Call], kills: list[Kill]) -> None:
     """Every call is stored, in a cell or as an answer replaced since, but what was in flight at a kill; so it is called
     again only for that. What a worker paid and lived to tell is booked."""
+    found = connection.execute(
+        "select ai_value as answer from autofill.cell where ai_value is not null union all "
+        "select was from autofill.answer"
+    ).fetchall()
+    booked = dict(
+        connection.execute(
+            "select pid, sum(cardinality(row_ids))::int from autofill.attempt "
+            "join autofill.worker on worker.id = worker_id where outcome <> 'interrupted' group by pid"
+        ).fetchall()
+    )
+    stored = {str(one.answer) for one in found}
     assert stored <= calls.keys()
     lost = [one for one in calls.values() if one.answer not in stored]
     for one in lost:
