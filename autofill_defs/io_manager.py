@@ -118,7 +118,7 @@ def scan(paths: Sequence[Path]) -> "pl.LazyFrame":
     """The files as one frame, with the columns of the one written last: the others' may be of an older definition.
 
     A column that a file lacks is null in its rows, as in the typed view. Raises dg.Failure, naming files, where one has
-    another type of a column: there is no frame of both.
+    another type of a column, for there is no frame of both; and where one may have it by an older name.
     """
     import polars as pl
 
@@ -132,6 +132,10 @@ def scan(paths: Sequence[Path]) -> "pl.LazyFrame":
         for name in newest.keys() & schema.keys()
         if schema[name] != newest[name]
     ]
+    for path, schema in schemas.items():
+        lacks, extra = newest.keys() - schema.keys(), schema.keys() - newest.keys()
+        if renamed := [name for name in sorted(lacks) if newest[name] in {schema[one] for one in extra}]:
+            other.append(f"{path} (no {renamed[0]}, and {', '.join(sorted(extra))}: perhaps its name before)")
     if other:
         raise dg.Failure(
             f"written under another definition: {'; '.join(other[:_NAMED])}. Materialize the table for these batches",
