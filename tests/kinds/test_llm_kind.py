@@ -428,7 +428,7 @@ async def test_an_answer_without_an_end_is_read_no_further_than_the_bound(
                 await writer.drain()
                 await asyncio.sleep(0)
                 sent += len(part)
-        await reader.read()  # it ends with the connection, and not before
+            await reader.read()  # it ends with the connection, and not before
         writer.close()
 
     server = await asyncio.start_server(endless, "127.0.0.1", 0)
