@@ -415,6 +415,8 @@ class Visit:
 
     def _result(self, due: Due, reading: Reading, came: Called | Hit) -> Result:
         result = addressed(reading, due.column.id, due.read_change)
+        # A force that the cell remembers may be newer than the demand of this visit, and is met by this call.
+        result.signal = max(result.signal, due.forced)
         result.fingerprint = due.fingerprint
         if isinstance(came, Hit):
             result.cached = True

@@ -135,7 +135,7 @@ class Visit:
             due.column, self.reading.row.cells.get(column), outcome.get("value")
         )
         return Result(
-            **_address(reading, column),
+            **(_address(reading, column) | {"signal": max(reading.signal, due.forced)}),
             state="proposed" if held else None,
             read_change=due.read_change,
             fingerprint=due.fingerprint,

@@ -284,3 +284,12 @@ def test_inline_functions_take_one_batch_and_what_follows_another(connection: Co
     expected: list[tuple[Json, str]] = [("NEW", "ready"), ("NEW", "ready"), ("1(b=NEW,c=NEW)", "ready")]
     assert [(cell.value, cell.status) for cell in cells] == expected
     assert broken_rules(connection) == {}
+
+
+async def test_R6_a_call_meets_the_force_that_its_cell_remembers_though_the_visit_is_of_older_demand() -> None:
+    """A sweep that waited comes to a row whose blocked cell remembers a later force: the call must not forget it."""
+    host = Host((2, [1]))
+    blocked = Cell(error_class="blocked", demanded=12)
+    host.visit(signal=9, row=Row({1: "x"}, change=3, cells={2: blocked}))
+    (entry,) = host.entries
+    assert [result.signal for result in entry.results] == [12]
