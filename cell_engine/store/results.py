@@ -22,15 +22,16 @@ Ending = Literal["done", "delay", "hand_over", "defer", "hand_back"]
 class Result:
     """The end of one call, or what a plan found without one.
 
-    `signal` is the demand the visit had planned with when the call started, or a later force that the cell remembers.
-    With `call` false and no error the cell is current and only its numbers move (without a version: outdated,
-    likewise); with an error class it is blocked. `retry` leaves the cell alone: the failure will be tried again. `leaving`: the row's release is in the same batch.
-    `reads`: how many places before it are those results of the same batch that it has read, in addition to what
-    `read_change` covers. `cached`: the answer was there, and no call was made; `demanded` is the signal of the call
-    that brought it, its tokens are those saved. `cache_signal`: what `cache.ask` gave its call; None where none was
-    asked for. `cost` is in billionths of a dollar, None where it is not known; `saved_cost`, likewise, what the call
-    had cost whose answer was taken. `state`: "proposed" for an answer that is held for review; "waiting" for a cell
-    asked for by name that has an input on its way, which leaves it alone but for a force, kept in `demanded`.
+    `signal` is the demand the visit had planned with when the call started, or a later force that the cell
+    remembers. With `call` false and no error the cell is current and only its numbers move (without a version:
+    outdated, likewise); with an error class it is blocked. `retry` leaves the cell alone: the failure will be tried
+    again. `leaving`: the row's release is in the same batch. `reads`: how many places before it are those results
+    of the same batch that it has read, in addition to what `read_change` covers. `cached`: the answer was there,
+    and no call was made; `demanded` is the signal of the call that brought it, its tokens are those saved.
+    `cache_signal`: what `cache.ask` gave its call; None where none was asked for. `cost` is in billionths of a
+    dollar, None where it is not known; `saved_cost`, likewise, what the call had cost whose answer was taken.
+    `state`: "proposed" for an answer that is held for review; "waiting" for a cell asked for by name that has an
+    input on its way, which leaves it alone but for a force, kept in `demanded`.
     `seconds`: how long the call took, where that was measured.
     """
 
