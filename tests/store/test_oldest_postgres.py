@@ -1,6 +1,7 @@
 """PostgreSQL 15, the oldest that is supported, beside the embedded one that all other tests run on.
 
-It is the system's: where that has none these are skipped, but in CI (AUTOFILL_TEST_OLDEST=1), which installs it.
+It is the system's: where there is none these are skipped. `.ci/run` installs it, and where it is there says so
+(AUTOFILL_TEST_OLDEST=1): then it is not skipped for want of it.
 """
 
 import os
