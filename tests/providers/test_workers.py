@@ -85,7 +85,7 @@ def test_a_limit_that_nobody_has_set_is_found_and_costs_no_attempt(
         eventually(connection, ENDED, load_of(connection, made), seconds=90)
         assert model.stats.by_fate["answered"] == 600
         (found,) = list_providers(connection)
-        assert found.ceiling is not None and found.ceiling < 60
+        assert found.ceiling is not None and found.ceiling < 100
         # some 190 of the first 200 that go out at once, and then one in a while
         assert model.stats.by_fate["over_limit"] < 450
         assert status_counts(connection, made.collection.id)[2] == {"ready": 600}

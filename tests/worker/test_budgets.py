@@ -137,7 +137,7 @@ def test_a_cap_of_a_dollar_stops_at_a_dollar_plus_what_was_in_flight(
         eventually(connection, STORED, billed)
         over = billed * call_cost() - DOLLAR
         print(f"{billed} calls, {in_flight} in flight at most, {over / call_cost():.0f} calls over a dollar")
-        assert in_flight > 0.6 * SLOTS
+        assert in_flight > 0.4 * SLOTS
         # of two, one hears within a second of what the other has spent
         assert 0 <= over <= workers * SLOTS * call_cost()
         if limit is by_dispatch:  # rows that were given back before the pause come once more, and are parked
