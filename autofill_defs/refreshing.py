@@ -9,6 +9,7 @@ import dagster as dg
 
 from autofill_defs.defined import DefinedCollection
 from autofill_defs.engine import PatientEngine
+from autofill_defs.jobs import one_step_job
 from autofill_defs.partitions import make_known
 from autofill_defs.versions import ACTOR, apply_if_unknown
 from cell_engine.errors import AutofillError
@@ -28,17 +29,13 @@ def build_refresh_job(defined: DefinedCollection) -> dg.JobDefinition:
     def refresh_rows(context: dg.OpExecutionContext) -> None:
         refresh(context, defined)
 
-    @dg.job(
-        name=refresh_job_name(defined),
-        description=f"Look again at what fills {defined.full_name} (its source, feed or files), and load what is new "
-        "or has changed. What that makes due is computed at once.",
-        executor_def=dg.in_process_executor,
-        tags=defined.tags,
+    return one_step_job(
+        defined,
+        refresh_job_name(defined),
+        f"Look again at what fills {defined.full_name} (its source, feed or files), and load what is new or has "
+        "changed. What that makes due is computed at once.",
+        refresh_rows,
     )
-    def refresh_job() -> None:
-        refresh_rows()
-
-    return refresh_job
 
 
 def is_filled(defined: DefinedCollection) -> bool:

@@ -4,6 +4,7 @@ import dagster as dg
 
 from autofill_defs.config import BatchesConfig
 from autofill_defs.defined import DefinedCollection
+from autofill_defs.jobs import one_step_job
 from autofill_defs.runs import fill_batches
 
 
@@ -17,14 +18,10 @@ def build_batches_job(defined: DefinedCollection) -> dg.JobDefinition:
     def fill_any(context: dg.OpExecutionContext, config: BatchesConfig) -> None:
         fill_batches(context, config, defined)
 
-    @dg.job(
-        name=f"{defined.identifier}__batches",
-        description=f"Fill columns of {defined.full_name} in any set of its batches, with holes, by pattern, or only "
-        "what is outdated in all of them. One dispatch; materializations of exactly what it touched.",
-        executor_def=dg.in_process_executor,
-        tags=defined.tags,
+    return one_step_job(
+        defined,
+        f"{defined.identifier}__batches",
+        f"Fill columns of {defined.full_name} in any set of its batches, with holes, by pattern, or only what is "
+        "outdated in all of them. One dispatch; materializations of exactly what it touched.",
+        fill_any,
     )
-    def batches() -> None:
-        fill_any()
-
-    return batches

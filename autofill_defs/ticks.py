@@ -14,6 +14,7 @@ from autofill_defs.attaching import attach
 from autofill_defs.config import TickConfig
 from autofill_defs.defined import DefinedCollection
 from autofill_defs.engine import PatientEngine
+from autofill_defs.jobs import one_step_job
 from autofill_defs.materializing import log_materializations
 from autofill_defs.request import Request
 from autofill_defs.runs import Filled, connected, judge
@@ -33,17 +34,13 @@ def build_ticks_job(defined: DefinedCollection) -> dg.JobDefinition:
     def refresh_columns(context: dg.OpExecutionContext, config: TickConfig) -> None:
         refresh(context, config, defined)
 
-    @dg.job(
-        name=f"{defined.identifier}__cron",
-        description=f"Refresh the columns of {defined.full_name} that have a schedule, now: pages are asked whether "
-        "they have changed, models where something is outdated. Materializations of what has changed.",
-        executor_def=dg.in_process_executor,
-        tags=defined.tags,
+    return one_step_job(
+        defined,
+        f"{defined.identifier}__cron",
+        f"Refresh the columns of {defined.full_name} that have a schedule, now: pages are asked whether they have "
+        "changed, models where something is outdated. Materializations of what has changed.",
+        refresh_columns,
     )
-    def ticks() -> None:
-        refresh_columns()
-
-    return ticks
 
 
 def is_anew(column: Column) -> bool:

@@ -7,7 +7,7 @@ import asyncio
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cell_engine.plan import NOT_FOUND
@@ -58,6 +58,12 @@ class Load(NamedTuple):
     endpoints: tuple[Endpoint, ...]
 
 
+def _outcome(result: Result) -> str:
+    if result.error_class is not None:
+        return result.error_class
+    return "cached" if result.cached else "not_found" if NOT_FOUND in (result.details or ()) else "succeeded"
+
+
 class Watch:
     """One worker's numbers. `load` is set by the worker."""
 
@@ -95,17 +101,20 @@ class Watch:
         elif name == "claim":
             self._trouble = None if error is None else f"cannot claim: {type(error).__name__}"
 
-    def stored(self, results: Iterable[Result], version: Callable[[int, int], Version]) -> None:
+    def stored(self, results: Sequence[Result], version: Callable[[int, int], Version]) -> None:
         """Results are in the database."""
-        for result in results:
-            self.stored_results += 1
-            if not result.call or result.version is None:
-                continue
-            column = version(result.key.collection_id, result.version).by_id.get(result.column_id)
-            outcome = result.error_class or (
-                "cached" if result.cached else "not_found" if NOT_FOUND in (result.details or ()) else "succeeded"
-            )
-            self.calls[column.job_type if column is not None else "", outcome] += 1
+        self.stored_results += len(results)
+        # Counted first, and then looked up: a batch is of few columns, and this is the event loop's time.
+        counted = Counter(
+            [
+                (one.key.collection_id, one.version, one.column_id, _outcome(one))
+                for one in results
+                if one.call and one.version is not None
+            ]
+        )
+        for (collection_id, number, column_id, outcome), calls in counted.items():
+            column = version(collection_id, number).by_id.get(column_id)
+            self.calls[column.job_type if column is not None else "", outcome] += calls
 
     def drain(self) -> None:
         self._draining = True
