@@ -9,20 +9,23 @@ from collections.abc import Iterable
 
 def numbers(values: Iterable[float | bool | None]) -> str:
     """Numbers, truth values and nulls; the statement casts them: `%(rows)s::bigint[]`."""
-    return f"{{{','.join(['null' if value is None else str(value) for value in values])}}}"
+    return _array(["null" if value is None else str(value) for value in values])
 
 
 def texts(values: Iterable[str | None]) -> str:
     """Texts, and whatever a statement casts from a text; nulls."""
-    quoted = ["null" if value is None else _quote(value) for value in values]
-    return f"{{{','.join(quoted)}}}"
+    return _array(["null" if value is None else _quote(value) for value in values])
 
 
 def binaries(values: Iterable[bytes | None]) -> str:
     """Byte strings and nulls, for `bytea[]`."""
     # A backslash escapes the next one in an array.
-    quoted = ["null" if value is None else '"\\\\x' + value.hex() + '"' for value in values]
-    return f"{{{','.join(quoted)}}}"
+    return _array(["null" if value is None else '"\\\\x' + value.hex() + '"' for value in values])
+
+
+def _array(items: list[str]) -> str:
+    # Nulls alone, as many of a batch's columns are: unnested beside others, an empty array is as many of them.
+    return "{}" if items.count("null") == len(items) else f"{{{','.join(items)}}}"
 
 
 def _quote(text: str) -> str:

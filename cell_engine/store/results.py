@@ -145,17 +145,17 @@ def _flush(
 ) -> Flushed:
     flushed = Flushed()
     with connection.transaction():
-        if releases:
-            run(connection, "lock_rows", **_keys(list({release.key for release in releases})))
         keys = {one.key for one in results} | {one.key for one in releases}
         begun = run(connection, "flush_begin", worker_id=worker_id, number=number, **_keys(list(keys))).fetchone()
         assert begun is not None
         if not begun.is_new:
             return _found(connection, worker_id, results, releases)
+        flushed.released = [_RELEASED] * len(releases)
+        leaving, others = _divide(results, releases)
         if results:
-            flushed.stored = _store(connection, worker_id, results, flushed.dispatches)
-        if releases:
-            flushed.released = _release(connection, worker_id, releases, results, flushed)
+            others += _store(connection, worker_id, results, releases, leaving, flushed)
+        if others:
+            _release(connection, worker_id, releases, others, results, flushed)
         called = [one for one in results if one.cache_signal is not None]
         if called:
             flushed.ended = store_answers(connection, worker_id, called)
@@ -197,11 +197,33 @@ def end_dispatches(connection: Connection, dispatches: Sequence[int]) -> list[in
     return [one.id for one in run(connection, "end_dispatches", dispatches=sorted(dispatches))]
 
 
-def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], dispatches: set[int]) -> list[Stored]:
+def _divide(results: Sequence[Result], releases: Sequence[Release]) -> tuple[dict[int, int], list[int]]:
+    """The releases, by their places, that go with the last result of their visit (by its place), and the others."""
+    last = {(one.key, one.token): place for place, one in enumerate(results) if one.leaving} if releases else {}
+    leaving: dict[int, int] = {}
+    others: list[int] = []
+    for place, one in enumerate(releases):
+        at = last.get((one.key, one.token)) if one.ending == "done" and not one.owes else None
+        if at is None:
+            others.append(place)
+        else:
+            leaving[at] = place
+    return leaving, others
+
+
+def _store(
+    connection: Connection,
+    worker_id: UUID,
+    results: Sequence[Result],
+    releases: Sequence[Release],
+    leaving: Mapping[int, int],
+    flushed: Flushed,
+) -> list[int]:
+    """Returns the releases, of those `leaving` with a result, that more demand or another worker has kept from it."""
     # Functions have no model, no tokens and no cost: then nothing of it is sent, and nothing stored.
-    timed = results if any(one.seconds is not None for one in results) else ()
     metered = results if any(one.model is not None or one.tokens_in for one in results) else ()
-    stored = [_LEFT] * len(results)
+    flushed.stored = stored = [_LEFT] * len(results)
+    stay = []
     for one in run(
         connection,
         "finalize_cells",
@@ -232,39 +254,49 @@ def _store(connection: Connection, worker_id: UUID, results: Sequence[Result], d
         reads=texts([numbers(one.reads) if one.reads else None for one in results]),
         details=texts([None if one.details is None else _ENCODER.encode(one.details) for one in results]),
         states=texts([one.state for one in results]),
-        seconds=numbers([one.seconds for one in timed]),
+        seconds=numbers([one.seconds for one in results]),
+        leaves=numbers(
+            [releases[leaving[place]].raised if place in leaving else None for place in range(len(results))]
+        ),
     ):
+        if one.number is None:
+            flushed.freed[one.collection_id] += one.slots
+            flushed.dispatches.update(one.dispatches)
+            continue
+        if one.stays:
+            stay.append(leaving[one.number - 1])
         stored[one.number - 1] = Stored(one.won, one.change or 0, one.moved)
         if one.met is not None:
-            dispatches.add(one.met)
+            flushed.dispatches.add(one.met)
         if one.remembers:
             waits = results[one.number - 1]
             run(connection, "cell_remember", **waits.key._asdict(), column_id=waits.column_id, forced=one.remembers)
-    return stored
+    return stay
 
 
 def _release(
     connection: Connection,
     worker_id: UUID,
     releases: Sequence[Release],
+    places: Sequence[int],
     results: Sequence[Result],
     flushed: Flushed,
-) -> list[Released]:
-    released = [_RELEASED] * len(releases)
+) -> None:
     kept: list[int] = []
-    for one in run(connection, "release", worker_id=worker_id, **_release_columns(releases, results)):
+    chosen = [releases[place] for place in places]
+    for one in run(connection, "release", worker_id=worker_id, **_release_columns(chosen, results)):
         flushed.dispatches.update(one.dispatches)
         flushed.freed[one.collection_id] += one.slots
         if one.outcome != "released":
-            for number in one.numbers:
-                released[number - 1] = Released(one.outcome)
+            at = [places[number - 1] for number in one.numbers]
+            for place in at:
+                flushed.released[place] = Released(one.outcome)
             if one.outcome == "kept":
-                kept += one.numbers
-    visits = [(releases[number - 1].key, releases[number - 1].token.claim) for number in kept]
+                kept += at
+    visits = [(releases[place].key, releases[place].token.claim) for place in kept]
     fresh = {reading.key: reading for reading in read(connection, worker_id, visits)}
-    for number, (key, _) in zip(kept, visits, strict=True):
-        released[number - 1] = Released("kept", fresh.get(key))
-    return released
+    for place, (key, _) in zip(kept, visits, strict=True):
+        flushed.released[place] = Released("kept", fresh.get(key))
 
 
 def _release_columns(releases: Sequence[Release], results: Sequence[Result]) -> dict[str, str]:

@@ -1,4 +1,5 @@
--- Visits end. Rows and work are locked by the statements before, in that order. `done` and the other ends that follow
+-- Visits end, but for those that leave with their last result (finalize_cells). Their work is locked by a statement before
+-- this one; their rows need not be, for all demand is raised under the lock of its work. `done` and the other ends that follow
 -- from a plan are compare-and-swap on the token and on how often demand had come when the visit planned: more demand
 -- keeps the visit, also that of a sweep whose signal is older (R6). Only a row that is deferred or handed back goes
 -- regardless of it.

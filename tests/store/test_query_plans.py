@@ -116,6 +116,7 @@ class Big:
                 "tokens_cached": [0] * BATCH, "tokens_reasoning": [0] * BATCH, "costs": [1] * BATCH,
                 "dispatches": [1] * BATCH, "batches": [1] * BATCH, "reads": [None] * BATCH,
                 "details": [None] * BATCH, "states": ["proposed"] * BATCH, "seconds": [0.5] * BATCH,
+                "leaves": [0, None] * (BATCH // 2),
             },
             "review_page": {
                 "collection_id": self.collection, "columns": [2, 3], "first_rows": None, "last_rows": None,
