@@ -201,7 +201,7 @@ def plan(
     resting: set[int] = set()  # columns that wait for the end of a review, which no visit waits for
     stuck: dict[int, Shown] = {}  # what columns show that this very pass has found blocked, or not found
     cells, by_id, reads = row.cells, version.by_id, version.reads
-    if among is not None and any(cell.error_class == PROPOSED for cell in cells.values()):
+    if among is not None and PROPOSED in [cell.error_class for cell in cells.values()]:
         among = None  # what rests is known by what it reads
     for column in version.computed if among is None else among:
         if column.id in unsettled:
@@ -232,7 +232,8 @@ def plan(
                 continue
         # Answered is what a call newer than the demand has answered, under the definition there is now.
         wanted = request is not None and (stale or request.signal > cell.called)
-        if _PROPOSED in shown or (resting and not resting.isdisjoint(sources)):
+        is_whole = None not in [value for _, value in shown]
+        if (not is_whole and _PROPOSED in shown) or (resting and not resting.isdisjoint(sources)):
             if request is not None and wanted:
                 # What is computed only when asked would else not be, once the review has ended. It is remembered as a
                 # force is: at worst a call is made that a cache would have spared, behind a review.
@@ -242,8 +243,7 @@ def plan(
                 resting.add(column.id)
             continue
         read_change = _read_change(row, column)
-        lacks = _MISSING in shown or _ERROR in shown or _SHOWN_NOT_FOUND in shown
-        lacking = _lacking(column, shown, version) if lacks else ""
+        lacking = "" if is_whole else _lacking(column, shown, version)
         if lacking:
             stuck[column.id] = _ERROR
             if wanted or (automatic and stale):
@@ -257,12 +257,12 @@ def plan(
             forced = 0
         failed = cell.error_class is not None and cell.error_class != PROPOSED
         needed = (automatic and stale) or (wanted and (stale or failed)) or forced > 0
-        passed_on = _passed_on(column, shown, version) if lacks else ""
+        passed_on = "" if is_whole else _passed_on(column, shown, version)
         if needed and passed_on:
             stuck[column.id] = _SHOWN_NOT_FOUND
             unfound.append(Unfound(column, passed_on, mark, read_change))
         elif needed:
-            inputs = {source: value for source, (_, value) in zip(sources, shown, strict=True)}
+            inputs = dict(zip(sources, [value for _, value in shown], strict=True))
             if column.files is not None:
                 for dep in column.deps:
                     if dep.silent:

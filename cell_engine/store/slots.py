@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from cell_engine.fairness import Lane, Offer, Share, Space, shares
+from cell_engine.fairness import WALKS, Lane, Offer, Share, Space, shares
 from cell_engine.store.arrays import numbers
 from cell_engine.store.database import Connection, run
 
@@ -29,7 +29,14 @@ def give_out(
     """Up to `slots` slots of the lanes the worker can serve, in the caller's transaction; see `claims.claim`."""
     run(connection, "claim_lock")
     found = run(
-        connection, "claim_lanes", worker_id=worker_id, job_types=list(job_types), slots=slots, backlog=BACKLOG
+        connection,
+        "claim_lanes",
+        worker_id=worker_id,
+        job_types=list(job_types),
+        slots=slots,
+        backlog=BACKLOG,
+        # Lanes that are bounded may hold least and want nothing: of all of them those are to be found that do.
+        walks=None if bounds or bound is not None else WALKS,
     ).fetchall()
     if probes := [lane for lane in found if lane.is_probe]:
         bounds = {**bounds, **{tuple(lane[:2]): min(1, bounds.get(lane[:2], 1)) for lane in probes}}
@@ -65,7 +72,8 @@ def _take(
     if not found:
         return []
     lanes = [Lane._make(one[:9]) for one in found]
-    spaces = {one[2]: Space._make(one[9:13]) for one in found}
+    of_space = {one[2]: one for one in found}
+    spaces = {id: Space._make(one[9:13]) for id, one in of_space.items()}
     cap, held = found[0][13:15]
     given = shares(lanes, spaces, Offer(slots, sweep_slots, cap, held, bounds, bound))
     of_collections: Counter[int] = Counter()

@@ -237,12 +237,13 @@ class Visit:
         steps = plan(reading.row, version, reading.asked, unsettled, among)
         answered: list[Result] = []
         self._held_back = False
+        places = {one.column_id: place for place, one in enumerate(before)}
         for due in steps.due:
             column = due.column
             kind = self._host.kinds.get(column.job_type)
             rounds = self._rounds.get(column.id, 0)
             is_suspect = self._is_suspect(column.id)
-            if before and any(one.column_id == column.id for one in before):
+            if column.id in places:
                 self._held_back = True
             elif kind is None:
                 self._rest.elsewhere[column.id] = column.job_type
@@ -258,7 +259,7 @@ class Visit:
                     result = self._result(due, reading, Called(outcome))
                     if before:
                         place = len(before) + len(answered)
-                        result.reads = tuple(place - at for at, one in enumerate(before) if one.column_id in due.inputs)
+                        result.reads = tuple([place - places[read] for read in due.inputs if read in places])
                     answered.append(result)
                 elif before:
                     self._held_back = True
@@ -274,7 +275,7 @@ class Visit:
     def _plan_on(self, results: list[Result]) -> None:
         """From results of calls that answered at once, nothing else having been found; then store them all."""
         last = results
-        while not (self.calling or self._held_back or any(result.retry for result in last)):
+        while not (self.calling or self._held_back or True in [result.retry for result in last]):
             if not last or self._nothing_follows(last, are_latest=True):
                 self._submit(results, self._leave(results))
                 return
@@ -427,11 +428,12 @@ class Visit:
             return result
         outcome, result.cache_signal, probed, result.seconds = came
         outcome = patience.look(reading, due.column, outcome)
-        result.model = outcome.model
-        result.tokens_in = outcome.tokens_in
-        result.tokens_out = outcome.tokens_out
-        result.tokens_cached = outcome.tokens_cached
-        result.tokens_reasoning = outcome.tokens_reasoning
+        if outcome.model is not None or outcome.tokens_in:
+            result.model = outcome.model
+            result.tokens_in = outcome.tokens_in
+            result.tokens_out = outcome.tokens_out
+            result.tokens_cached = outcome.tokens_cached
+            result.tokens_reasoning = outcome.tokens_reasoning
         result.cost = outcome.cost
         asked = reading.asked.get(due.column.id)
         if asked is not None and asked.signal <= result.signal:
