@@ -76,7 +76,8 @@ class Big:
         free = [*range(2 * QUEUED + 1, 2 * QUEUED + BATCH + 1)]
         return {
             "claim_lanes": {
-                "worker_id": self.worker, "job_types": ["function", "llm"], "slots": BATCH, "backlog": 2000, "walks": 64,
+                "worker_id": self.worker, "job_types": ["function", "llm"], "slots": BATCH, "backlog": 2000,
+                "walks": 64,
             },
             "claim_rooms": {"collections": [self.collection] * BATCH},
             "claim_queued": {
