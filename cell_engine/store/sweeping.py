@@ -60,7 +60,7 @@ def _sweep_apart(connection: Connection, worker_id: UUID, claim: int, lanes: Seq
             slots=numbers([lane.swept for lane in lanes]),
             afters=numbers([after[lane.collection_id] for lane in lanes]),
             window=WINDOW_ROWS,
-        ):
+        ).fetchall():
             windows[one.collection_id].append(one)
         if not windows:
             return
