@@ -51,6 +51,8 @@ def migrate(url: str) -> tuple[int, int]:
             opts={
                 "fn": lambda heads, _: _steps(connection, heads),
                 "version_table": VERSION_TABLE,
+                # A user of the name "autofill" has the schema of that name first in the search path.
+                "version_table_schema": "public",
                 "transaction_per_migration": True,
             },
         )

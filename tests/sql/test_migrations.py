@@ -32,6 +32,17 @@ def test_migrating_again_changes_nothing(empty: str) -> None:
         schema.check(connection)
 
 
+def test_a_user_named_as_the_schema_finds_it(empty: str) -> None:
+    # As "$user" has it for a user "autofill": names of that schema need no prefix, and to_regclass shows none.
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute(f"alter database {connection.info.dbname} set search_path = autofill, public".encode())
+    assert migrate(empty) == (0, schema.newest())
+    assert migrate(empty) == (schema.newest(), schema.newest())
+    with connect(empty, application="test") as connection:
+        schema.check(connection)
+        assert connection.execute("select to_regclass('public.autofill_schema') is not null").fetchone() == (True,)
+
+
 def test_migrating_twice_at_once_is_once(empty: str) -> None:
     with ThreadPoolExecutor() as threads:
         done = list(threads.map(migrate, [empty] * 3))
