@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Any
 
@@ -43,11 +44,18 @@ class _Commands(TyperGroup):
             typer.echo(str(error), err=True)
             raise typer.Exit(error.exit_code) from None
         except Exception as error:
-            trouble = _unreachable(error)
+            trouble = _unreachable(error) or _full(error)
             if trouble is None:
                 raise
             typer.echo(str(trouble), err=True)
             raise typer.Exit(trouble.exit_code) from None
+
+
+def _full(error: Exception) -> AutofillError | None:
+    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        return None
+    where = "" if error.filename is None else f" {error.filename}"
+    return AutofillError(f"Cannot write{where}: {error.strerror}. Make room there, or set AUTOFILL_HOME elsewhere.")
 
 
 def _unreachable(error: Exception) -> AutofillError | None:
