@@ -6,6 +6,7 @@ import dagster as dg
 from pydantic import Field
 
 from autofill_defs.assets import build_assets
+from autofill_defs.check_sensor import build_checks_sensor
 from autofill_defs.check_settings import ChecksModel
 from autofill_defs.checks import build_checks
 from autofill_defs.components.scaffolding import CollectionScaffolder
@@ -35,7 +36,8 @@ class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
         type: autofill_defs.components.collection.CollectionComponent
         attributes:
           spec: collection.yaml
-          owners: [team:data]
+          owners:
+            - team:data
           tags: {domain: support}
 
     `dg scaffold defs autofill_defs.components.collection.CollectionComponent NAME` writes both files; `dg check yaml`
@@ -127,7 +129,7 @@ class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
             build_checks(defined),
             build_load(defined),
             build_schedules(defined),
-            dg.Definitions(sensors=[build_inbox_sensor(defined)]),
+            dg.Definitions(sensors=[build_inbox_sensor(defined), *build_checks_sensor(defined)]),
         )
 
 
