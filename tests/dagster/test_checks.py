@@ -126,6 +126,7 @@ def test_the_hourly_look_says_what_a_run_would_and_is_none(location: Location) -
         other = by_run[place]
         assert (one.passed, one.severity, one.blocking) == (other.passed, other.severity, other.blocking)
         assert (one.description, one.metadata.keys()) == (other.description, other.metadata.keys())
+    assert found["c", "error_rate"].description == "0 of 0 cells are in error: 0.0%"
     # The page of the asset says that its latest materialization was looked at.
     target = found["b", "error_rate"].target_materialization_data
     assert target is not None and target.storage_id == materialized.storage_id
