@@ -61,12 +61,14 @@ def dispatch_metadata(progress: Progress, away: float) -> dict[str, Any]:
     made again) are neither failures nor attempts; `away` is the seconds that PostgreSQL was waited for."""
     seconds = (progress.ended_at - progress.created_at).total_seconds() if progress.ended_at is not None else 0.0
     calls = dict(progress.attempts)
+    # Not the unchanged: those were called themselves, and what reads them, which they spared, nobody has counted.
+    saved = progress.saved["cached"] + progress.saved["fresh"]
     return {
         "dispatch": progress.id,
         "seconds": round(seconds, 1),
         "calls": sum(calls.values()),
         "interrupted_calls": calls.get("interrupted", 0),
-        "saved_calls": sum(progress.saved.values()),
+        "saved_calls": saved,
         "saved_tokens": progress.saved_tokens_in + progress.saved_tokens_out,
         "run_cost_usd": as_dollars(progress.cost) or 0.0,
         "saved_usd": as_dollars(progress.saved_cost) or 0.0,
