@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 LLAMA := .venv-llama
 DBT := .venv-dbt
 
-.PHONY: demo test test-llama check bench soak lock clean
+.PHONY: demo test test-llama check bench soak upgrade lock clean
 
 # Any argument goes on: make demo ARGS=--once, and another demo by its name: make demo ARGS="feed --once"
 demo: $(VENV)/installed
@@ -56,6 +56,11 @@ bench: $(VENV)/installed
 # Random sequences of the state machine and kill rounds, with fresh seeds, for so many seconds: make soak ARGS=3600
 soak: $(VENV)/installed
 	$(BIN)/python -m tests.soak $(ARGS)
+
+# An older release of the history and this one side by side across the migration, under load and kills, some four minutes:
+# make upgrade ARGS=REVISION, any from 0868236 on.
+upgrade: $(VENV)/installed
+	$(BIN)/python -m tests.soak.upgrade $(ARGS)
 
 # How the locks are made (needs uv): hashed, for every platform, without a host's name. The extra that lxml calls by two
 # names stops pip 23 with an error of its own; what it stands for is in the lock by itself.

@@ -17,7 +17,7 @@ from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cell_engine.errors import AutofillError
-from cell_engine.parts import service_url
+from cell_engine.parts import service_url, unreachable
 from cell_engine.settings import Settings, get_settings
 
 URL_VARIABLE = "AUTOFILL_DAGSTER_DATABASE_URL"
@@ -101,7 +101,11 @@ def _database_name(url: str) -> str:
 
 def _ensure_database(url: str) -> None:
     name = _database_name(url)
-    with psycopg.connect(url, autocommit=True, connect_timeout=10) as connection:
+    try:
+        opened = psycopg.connect(url, autocommit=True, connect_timeout=10)
+    except psycopg.OperationalError as error:
+        raise unreachable(error) or error from None
+    with opened as connection:
         if connection.execute("select from pg_database where datname = %s", [name]).rowcount:
             return
         create = sql.SQL("create database {} template template0").format(sql.Identifier(name))

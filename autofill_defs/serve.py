@@ -5,7 +5,9 @@ One code server is shared by the webserver and the daemon, over a socket; each w
 
 import argparse
 import os
+import socket
 import sys
+from pathlib import Path
 
 from autofill_defs.instance import LOCATION, MODULE, environment, prepare_instance, socket_path
 from cell_engine.errors import AutofillError
@@ -40,9 +42,24 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=3000, help="the webserver's port")
     chosen = parser.parse_args()
     settings, url = get_settings(), service_url()
+    if chosen.role == "code-server":
+        _refuse_a_second(socket_path(settings))
     prepare_instance(settings, url)
     line = command(chosen.role, settings, chosen.host, chosen.port)
     os.execve(line[0], line, os.environ | environment(settings, url))  # noqa: S606 (it is to become that process)
+
+
+def _refuse_a_second(path: Path) -> None:
+    """A code server would take the socket of one that runs, and leave none behind when it ends."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(os.fspath(path))
+        except OSError:
+            return
+    raise AutofillError(
+        f"A code server listens on {path} already, and one is enough. Stop it (`autofill stop`, if `autofill up` "
+        "started it), or set AUTOFILL_HOME to another folder."
+    )
 
 
 if __name__ == "__main__":

@@ -44,6 +44,12 @@ class SchemaVersionError(AutofillError):
     exit_code = 3
 
 
+class UnreachableError(AutofillError):
+    """The database cannot be reached."""
+
+    exit_code = 4
+
+
 @dataclass(frozen=True, order=True)
 class Problem:
     """One mistake in a collection's file; `line` counts from 1."""

@@ -1,10 +1,16 @@
 """The one place that puts a process together from its settings: CLI, workers, janitor and Dagster all start here."""
 
+import psycopg
+
 from cell_engine.embedded import database_url
-from cell_engine.errors import AutofillError
+from cell_engine.errors import AutofillError, UnreachableError
+from cell_engine.log import redact_text
 from cell_engine.settings import Settings, get_settings
 from cell_engine.store import schema
 from cell_engine.store.database import Connection, connect
+
+# Of SQLSTATE: connection, server shutting down or out of resources, wrong credentials, no such database.
+_CONNECTION_CLASSES = ("08", "57", "53", "28", "3D")
 
 
 class NoDatabaseError(AutofillError):
@@ -37,3 +43,13 @@ def open_store(application: str, url: str | None = None) -> Connection:
         connection.close()
         raise
     return connection
+
+
+def unreachable(error: psycopg.OperationalError) -> UnreachableError | None:
+    """What to tell about a database that cannot be reached; None for every other error."""
+    if error.sqlstate is not None and error.sqlstate[:2] not in _CONNECTION_CLASSES:
+        return None
+    return UnreachableError(
+        f"The database cannot be reached: {redact_text(str(error)).strip()}\n"
+        "Check AUTOFILL_DATABASE_URL; without it, the embedded server of AUTOFILL_HOME is used."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Any
 
@@ -32,10 +33,6 @@ not exist · 3 the database schema is out of range · 4 the database cannot be r
 rejected · 6 refused by a limit for now (`autofill limits`) · 130 interrupted
 """
 
-_UNREACHABLE = 4
-# Of SQLSTATE: connection, server shutting down or out of resources, wrong credentials, no such database.
-_CONNECTION_CLASSES = ("08", "57", "53", "28", "3D")
-
 
 class _Commands(TyperGroup):
     """Errors meant for people end a command with their message on stderr and their exit code, without a traceback."""
@@ -47,26 +44,27 @@ class _Commands(TyperGroup):
             typer.echo(str(error), err=True)
             raise typer.Exit(error.exit_code) from None
         except Exception as error:
-            message = _connection_trouble(error)
-            if message is None:
+            trouble = _unreachable(error) or _full(error)
+            if trouble is None:
                 raise
-            typer.echo(message, err=True)
-            raise typer.Exit(_UNREACHABLE) from None
+            typer.echo(str(trouble), err=True)
+            raise typer.Exit(trouble.exit_code) from None
 
 
-def _connection_trouble(error: Exception) -> str | None:
-    """What to tell about a database that cannot be reached; None for every other error."""
-    psycopg = sys.modules.get("psycopg")
+def _full(error: Exception) -> AutofillError | None:
+    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        return None
+    where = "" if error.filename is None else f" {error.filename}"
+    return AutofillError(f"Cannot write{where}: {error.strerror}. Make room there, or set AUTOFILL_HOME elsewhere.")
+
+
+def _unreachable(error: Exception) -> AutofillError | None:
+    psycopg = sys.modules.get("psycopg")  # it is slow to import
     if psycopg is None or not isinstance(error, psycopg.OperationalError):
         return None
-    if error.sqlstate is not None and error.sqlstate[:2] not in _CONNECTION_CLASSES:
-        return None
-    from cell_engine.log import redact_text
+    from cell_engine.parts import unreachable
 
-    return (
-        f"The database cannot be reached: {redact_text(str(error)).strip()}\n"
-        "Check AUTOFILL_DATABASE_URL; without it, the embedded server of AUTOFILL_HOME is used."
-    )
+    return unreachable(error)
 
 
 app = typer.Typer(

@@ -19,7 +19,7 @@ from cell_engine.settings import Settings
 from cell_engine.stack.processes import mark
 from cell_engine.stack.service import Service
 from cell_engine.stack.state import Running, State, read_state, stack_lock, write_state
-from cell_engine.stack.stopping import clean_up
+from cell_engine.stack.stopping import clean_up, stop_children
 from cell_engine.stack.supervisor import Say, Supervisor
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -129,7 +129,11 @@ class Stack:
     def _stop(self) -> None:
         self._asked_at = self._asked_at or time.monotonic()
         if self._supervisor is not None:
-            self._write_state(self._supervisor.end())
+            children = self._supervisor.end()
+            try:
+                self._write_state(children)
+            except OSError:  # the disk is full: what was started last is in no file
+                stop_children(children, self._say, lambda: self._hurry)
         clean_up(self.home, self._say, lambda: self._hurry)
         if self._supervisor is not None:
             self._supervisor.reap()

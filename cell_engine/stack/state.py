@@ -63,9 +63,12 @@ def read_state(home: Path) -> State | None:
 def write_state(home: Path, state: State) -> None:
     """Write and rename: whoever reads it while `up` is killed must find all of it."""
     unfinished = home / f"stack.json.{os.getpid()}"
-    unfinished.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
-    unfinished.chmod(0o600)
-    unfinished.replace(home / "stack.json")
+    try:
+        unfinished.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
+        unfinished.chmod(0o600)
+        unfinished.replace(home / "stack.json")
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def forget_state(home: Path) -> None:

@@ -16,6 +16,7 @@ from alembic.script.base import Script, ScriptDirectory
 from alembic.script.revision import RevisionMap
 from sqlalchemy import Connection as SqlAlchemyConnection
 from sqlalchemy import create_engine
+from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.pool import NullPool
 
 from cell_engine.errors import AutofillError, SchemaVersionError
@@ -38,7 +39,8 @@ def migrate(url: str) -> tuple[int, int]:
 
     Concurrent callers wait for each other, and for whoever uses what is changed; nobody waits for them any longer than
     LOCK_TIMEOUT. Raises SchemaVersionError when the database is newer than this code, and AutofillError when somebody
-    holds a table for longer than PATIENCE: what was done stays, and another call goes on from there.
+    holds a table for longer than PATIENCE: what was done stays, and another call goes on from there; and for a user who
+    does not own the database.
     """
     # The driver is given what psycopg was: a URL or a "host=… dbname=…" string.
     engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=NullPool)
@@ -51,6 +53,8 @@ def migrate(url: str) -> tuple[int, int]:
             opts={
                 "fn": lambda heads, _: _steps(connection, heads),
                 "version_table": VERSION_TABLE,
+                # A user of the name "autofill" has the schema of that name first in the search path.
+                "version_table_schema": "public",
                 "transaction_per_migration": True,
             },
         )
@@ -75,6 +79,14 @@ def _patiently(connection: SqlAlchemyConnection, step: Callable[[], object]) -> 
             step()
             connection.commit()
             return
+        except (ProgrammingError, psycopg.errors.InsufficientPrivilege) as error:
+            cause = error.orig if isinstance(error, ProgrammingError) else error
+            if not isinstance(cause, psycopg.errors.InsufficientPrivilege):
+                raise
+            raise AutofillError(
+                f"The database user may not make the schema ({str(cause).splitlines()[0]}): it has to own the database "
+                "(alter database … owner to …)."
+            ) from error
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
             connection.rollback()
             if time.monotonic() - began > PATIENCE:

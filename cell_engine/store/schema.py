@@ -19,7 +19,7 @@ def newest() -> int:
 
 def check(connection: Connection) -> None:
     """Raises SchemaVersionError, naming both numbers, unless this code can work with the database's schema."""
-    if connection.execute("select to_regclass('autofill.schema_range')").fetchone() != ("autofill.schema_range",):
+    if connection.execute("select to_regclass('autofill.schema_range') is null").fetchone() == (True,):
         raise SchemaVersionError(
             f"the database has no schema yet, this program needs {newest()} or newer: run `autofill migrate`"
         )

@@ -1,9 +1,9 @@
 -- Lanes that have had something to do for longer than `seconds` and nothing in flight, with why.
 with waiting as (
-    select collection_id, job_type, min(queued_at) as since from autofill.work
-    where state = 'queued' group by collection_id, job_type
+    select collection_id, job_type, min(queued_at) as since, bool_and(priority = 'sweep') as is_swept
+    from autofill.work where state = 'queued' group by collection_id, job_type
     union all
-    select sweep.collection_id, job_type, min(coalesce(last_done.completed_at, dispatch.created_at))
+    select sweep.collection_id, job_type, min(coalesce(last_done.completed_at, dispatch.created_at)), true
     from autofill.sweep
     join autofill.dispatch on dispatch.id = sweep.dispatch_id
     left join lateral (
@@ -20,10 +20,13 @@ select namespace.name || '/' || collection.name as collection, waiting.job_type,
             where ended_at is null and beat_at + lease > clock_timestamp() and waiting.job_type = any(job_types)
         ) then 'no live worker serves this job type'
         when hold.reason is not null then 'held for ' || hold.reason || ': ' || hold.message
-        when held.slots >= collection.cap then 'the cap of ' || collection.cap || ' calls is in flight'
-        when held.of_namespace >= namespace.cap
-        then 'the cap of ' || namespace.cap || ' calls of namespace ' || namespace.name || ' is in flight'
-        when held.in_all >= limits.cap then 'the cap of ' || limits.cap || ' calls in all is in flight'
+        when held.slots >= collection.cap - case when bool_and(waiting.is_swept) then edits.of_collection else 0 end
+        then 'calls in flight: ' || held.slots || ', of a cap of ' || collection.cap
+        when held.of_namespace >= namespace.cap - case when bool_and(waiting.is_swept) then edits.of_namespace else 0 end
+        then 'calls of namespace ' || namespace.name || ' in flight: ' || held.of_namespace || ', of a cap of '
+            || namespace.cap
+        when held.in_all >= limits.cap - case when bool_and(waiting.is_swept) then edits.in_all else 0 end
+        then 'calls in flight in all: ' || held.in_all || ', of a cap of ' || limits.cap
         -- the bounds of claim_lanes
         when handed_over.rows > greatest(%(backlog)s, 2 * collection.cap)
         then 'over ' || greatest(%(backlog)s, 2 * collection.cap) || ' rows wait in lane ' || handed_over.job_type
@@ -42,6 +45,12 @@ cross join lateral (
     from autofill.slot join autofill.collection as of on of.id = slot.collection_id
     where held > 0
 ) as held
+-- What sweeps leave to edits, as fairness.py has it.
+cross join lateral (
+    select case when collection.cap > 1 then greatest(1, collection.cap / 20) else 0 end as of_collection,
+        case when namespace.cap > 1 then greatest(1, namespace.cap / 20) else 0 end as of_namespace,
+        case when limits.cap > 1 then greatest(1, limits.cap / 20) else 0 end as in_all
+) as edits
 left join lateral (
     select other.job_type, count(*) as rows from (
         select job_type from autofill.work
@@ -63,5 +72,5 @@ left join lateral (
 ) as hold on true
 where waiting.since < clock_timestamp() - %(seconds)s * interval '1 second'
 group by namespace.name, collection.name, waiting.job_type, held.slots, collection.cap, held.of_namespace, namespace.cap,
-    held.in_all, limits.cap, handed_over.job_type, handed_over.rows, delayed.failed, delayed.waiting, hold.reason, hold.message
+    held.in_all, limits.cap, edits.of_collection, edits.of_namespace, edits.in_all, handed_over.job_type, handed_over.rows, delayed.failed, delayed.waiting, hold.reason, hold.message
 order by 1, 2;

@@ -1,6 +1,7 @@
 """The Dagster instance: prepared by any process, without a password in any file, and loadable as it is."""
 
 import os
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from pydantic import SecretStr
 from autofill_defs import serve
 from autofill_defs.instance import URL_VARIABLE, environment, prepare_instance, socket_path, with_driver
 from autofill_defs.launcher import LocalRunLauncher
-from cell_engine.errors import AutofillError
+from cell_engine.errors import AutofillError, UnreachableError
 from cell_engine.settings import Settings
 
 
@@ -121,3 +122,24 @@ def test_an_instance_without_its_database_is_refused_and_a_check_without_an_inst
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     with pytest.raises(AutofillError, match=URL_VARIABLE), dg.DagsterInstance.get() as instance:
         instance.get_runs()
+
+
+def test_a_server_that_is_away_is_told_without_a_traceback(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(URL_VARIABLE, raising=False)
+    with pytest.raises(UnreachableError, match="AUTOFILL_DATABASE_URL"):
+        prepare_instance(settings, f"postgresql:///none?host={settings.home}")
+
+
+def test_a_second_code_server_does_not_take_the_socket_of_the_first(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOFILL_HOME", str(settings.home))
+    monkeypatch.setenv("AUTOFILL_DATABASE_URL", "postgresql:///none")
+    monkeypatch.setattr(sys, "argv", ["serve", "code-server"])
+    path = socket_path(settings)
+    path.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as first:
+        first.bind(str(path))
+        first.listen()
+        with pytest.raises(AutofillError, match="one is enough"):
+            serve.main()

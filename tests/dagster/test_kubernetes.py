@@ -112,7 +112,11 @@ def test_every_dagster_process_of_the_chart_has_the_environment_of_an_installati
         assert process["podSecurityContext"]["runAsNonRoot"]
         assert process["livenessProbe"]
     assert values["dagsterDaemon"]["livenessProbe"]["exec"]["command"] == ["dagster-daemon", "liveness-check"]
-    assert values["dagsterWebserver"]["livenessProbe"]["httpGet"]["path"] == "/server_info"
+    web = values["dagsterWebserver"]
+    port = web["service"]["port"]  # the chart's webserver listens on it
+    assert port >= 1024  # for any user, without a capability
+    for probe in (web["livenessProbe"], web["readinessProbe"]):
+        assert probe["httpGet"] == {"path": "/server_info", "port": port}
 
 
 def test_the_engines_processes_serve_every_job_type_and_are_given_longer_than_their_drain() -> None:

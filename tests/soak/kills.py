@@ -166,7 +166,7 @@ def _kill_round(home: Path, url: str, seed: int) -> Figures:
         finally:
             workers.end()
         calls = read_calls(workers.log)
-    _check(url, made, people, calls, kills)
+    check(url, made, people, calls, kills)
     dead = sum(one.pid is None for one in kills)
     again = len(calls) - len({one.key for one in calls.values()})
     acted = sum(one.actions for one in people)
@@ -201,11 +201,11 @@ def _kill(lots: random.Random, server: Server, home: Path, workers: Workers) -> 
     return Kill(None, at, time.time())
 
 
-def _check(url: str, made: Made, people: list[Person], calls: dict[str, Call], kills: list[Kill]) -> None:
+def check(url: str, made: Made, people: list[Person], calls: dict[str, Call], kills: list[Kill]) -> None:
     with connect(url, application="soak") as connection:
         assert broken_rules(connection) == {}
         check_bill(connection, calls, kills)
-        inputs, cells = page(connection, made.collection.id, limit=ROWS)
+        inputs, cells = page(connection, made.collection.id, limit=people[0].rows)
         called = connection.execute("select row_id, column_id, called from autofill.cell").fetchall()
         signals = dict(connection.execute("select id, signal from autofill.dispatch").fetchall())
     shown = {(one.row_id, one.column_id): one.value for one in (*inputs, *cells)}

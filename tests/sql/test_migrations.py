@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from cell_engine.embedded.server import Server
-from cell_engine.errors import SchemaVersionError
+from cell_engine.errors import AutofillError, SchemaVersionError
 from cell_engine.store import schema
 from cell_engine.store.database import Connection, connect
 from cell_engine.store.migrating import migrate
@@ -30,6 +31,28 @@ def test_migrating_again_changes_nothing(empty: str) -> None:
     assert migrate(empty) == (schema.newest(), schema.newest())
     with connect(empty, application="test") as connection:
         schema.check(connection)
+
+
+def test_a_user_named_as_the_schema_finds_it(empty: str) -> None:
+    # As "$user" has it for a user "autofill": names of that schema need no prefix, and to_regclass shows none.
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute(f"alter database {connection.info.dbname} set search_path = autofill, public".encode())
+    assert migrate(empty) == (0, schema.newest())
+    assert migrate(empty) == (schema.newest(), schema.newest())
+    with connect(empty, application="test") as connection:
+        schema.check(connection)
+        assert connection.execute("select to_regclass('public.autofill_schema') is not null").fetchone() == (True,)
+
+
+def test_a_user_who_does_not_own_the_database_is_told_so(empty: str) -> None:
+    role = sql.Identifier(f"stranger_{os.getpid()}")
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute(sql.SQL("create role {} login").format(role))
+        try:
+            with pytest.raises(AutofillError, match="has to own the database"):
+                migrate(make_conninfo(empty, user=role.as_string()[1:-1]))
+        finally:
+            connection.execute(sql.SQL("drop role {}").format(role))
 
 
 def test_migrating_twice_at_once_is_once(empty: str) -> None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
 import psutil
 import pytest
+from pydantic import SecretStr
+from typer.testing import CliRunner
 
+from cell_engine.cli.main import app
 from cell_engine.embedded import running
-from cell_engine.stack.state import read_state
+from cell_engine.errors import AutofillError
+from cell_engine.settings import Settings
+from cell_engine.stack.running import Stack
+from cell_engine.stack.service import Service
+from cell_engine.stack.state import State, read_state, write_state
 from cell_engine.stack.stopping import stop
 
 from ..embedded.helpers import alive
@@ -225,6 +234,32 @@ def test_an_unreadable_state_is_none(home: Path) -> None:
     (home / "stack.json").write_text('{"up": 1}')
     assert read_state(home) is None
     assert not stop(home, lambda _: None)
+
+
+def test_a_full_disk_leaves_no_child_behind(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(to: Path, state: State) -> None:
+        if state.children:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_state(to, state)
+
+    monkeypatch.setattr("cell_engine.stack.running.write_state", fails)
+    settings = Settings(home=home, database_url=SecretStr("postgresql:///none"))
+    before = psutil.Process().children()
+    with pytest.raises(AutofillError, match="No space left"), Stack(settings, lambda _: None) as stack:
+        stack.start([Service("one", (sys.executable, "-c", SLEEPER), os.environ, tier=0)], {})
+        stack.pause(PATIENCE)
+    assert psutil.Process().children() == before
+
+
+def test_up_on_a_full_disk_says_so(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(to: Path, _state: State) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(to / "stack.json"))
+
+    monkeypatch.setattr("cell_engine.stack.running.write_state", fails)
+    monkeypatch.setenv("AUTOFILL_HOME", str(home))
+    told = CliRunner().invoke(app, ["up"])
+    assert told.exit_code == 1
+    assert told.stderr.strip().startswith(f"Cannot write {home / 'stack.json'}: No space left on device.")
 
 
 def test_up_refuses_a_database_that_was_not_migrated(home: Path) -> None:

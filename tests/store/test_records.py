@@ -81,5 +81,13 @@ def test_a_stall_says_why(connection: Connection) -> None:
     assert lane.reason == "no live worker serves this job type"
     claimer = Claimer(connection)
     assert len(claimer.claim()) == 1
-    assert [one.reason for one in stalled(connection, seconds=0)] == ["the cap of 1 calls is in flight"]
+    assert [one.reason for one in stalled(connection, seconds=0)] == ["calls in flight: 1, of a cap of 1"]
     assert stalled(connection, seconds=3600) == []
+
+
+def test_a_stall_behind_what_sweeps_leave_to_edits_says_so(connection: Connection) -> None:
+    made = make(connection, "cap: 40\n" + CHAIN, rows=[{"a": f"x{row}"} for row in range(50)])
+    assert len(Claimer(connection).claim()) == 38
+    assert [one.reason for one in stalled(connection, seconds=0)] == ["calls in flight: 38, of a cap of 40"]
+    edit(connection, made.collection.id, 50, {made.id("a"): "y"}, actor="me")
+    assert [one.reason for one in stalled(connection, seconds=0)] == ["workers are busy elsewhere"]
