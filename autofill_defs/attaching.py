@@ -17,6 +17,8 @@ from cell_engine.store.reading import Progress, dispatch_of
 from cell_engine.store.reading import progress as read_progress
 
 DISPATCH_TAG = "autofill/dispatch"
+OUTCOME_TAG = "autofill/outcome"
+"""What became of a run's dispatch where the run itself could not say it; see followup."""
 _DISPATCHED_BY_TAG = "autofill/dispatched_by"
 # Dagster's own tags, which it exports no names for.
 _FAILURE_REASON_TAG = "dagster/failure_reason"
@@ -41,9 +43,10 @@ def attach(
 
 
 def note(context: dg.OpExecutionContext, dispatch_id: int) -> None:
-    context.instance.add_run_tags(
-        context.run.run_id, {DISPATCH_TAG: str(dispatch_id), _DISPATCHED_BY_TAG: context.run.run_id}
-    )
+    tags = {DISPATCH_TAG: str(dispatch_id), _DISPATCHED_BY_TAG: context.run.run_id}
+    if OUTCOME_TAG in context.run.tags:  # of the run that this one repeats, and no tag can be taken off again
+        tags[OUTCOME_TAG] = f"this run waits for dispatch {dispatch_id} and reports it"
+    context.instance.add_run_tags(context.run.run_id, tags)
 
 
 def _taken_over(

@@ -22,7 +22,7 @@ import dagster as dg
 from autofill_defs import reports
 from autofill_defs.attaching import noted
 from autofill_defs.engine import engine
-from autofill_defs.followup import is_awaited, runs_of, say_of
+from autofill_defs.followup import is_awaited, runs_of, say_of, was_said
 from cell_engine.store.batches import Batch, find_batches
 from cell_engine.store.collections import load_version
 from cell_engine.store.database import Connection
@@ -160,6 +160,7 @@ def _report(
     names = _Names(context, connection)
     outcomes = outcomes_of(connection, [one.id for one in ended])
     cells: list[_Known] = []
+    done: list[Ended] = []
     for one in ended:
         passed = memory.part[1] if memory.part[0] == one.id else 0
         left = outcomes.get(one.id, [])[passed:]
@@ -173,13 +174,16 @@ def _report(
             break
         cells = more
         memory.pending.discard(one.id)
-        if one.reason == "run":
-            _say_end(context.instance, one, outcomes.get(one.id, ()))
+        done.append(one)
     sums: dict[tuple[dg.AssetKey, str, int], _Sum] = {}
     there = _events_there(context.instance, cells)
     for one, key, outcome in cells:
         if (key, outcome.batch, one.id) not in there:
             sums.setdefault((key, outcome.batch, outcome.column_id), _Sum()).add(one, outcome)
+    reporting = {one.id for total in sums.values() for one in total.dispatches}
+    for one in done:
+        if one.reason == "run":
+            _say_end(context.instance, one, outcomes.get(one.id, ()), unreported=one.id in reporting)
     return [
         dg.AssetMaterialization(
             key,
@@ -220,17 +224,22 @@ def _listed(event: dg.AssetMaterialization, name: str) -> list[int]:
     return [int(one) for one in value] if isinstance(value, list) else [int(str(value))]
 
 
-def _say_end(instance: dg.DagsterInstance, one: Ended, outcomes: Iterable[PartitionOutcome]) -> None:
+def _say_end(
+    instance: dg.DagsterInstance, one: Ended, outcomes: Iterable[PartitionOutcome], *, unreported: bool
+) -> None:
+    """Of a run that failed after it had reported all of its dispatch, as one with too many cells in error, there is
+    nothing to say: its own log has it."""
     total: Counter[str] = Counter()
     for outcome in outcomes:
         total.update(outcome.outcomes)
     counts = ", ".join(f"{name} {cells:,}" for name, cells in sorted(total.items()))
     for record in runs_of(instance, one.id, one.key)[:1]:
-        say_of(
-            instance,
-            record.dagster_run,
-            f"dispatch {one.id} has ended after this run: {counts}. What the run did not report is on the assets",
-        )
+        if unreported or was_said(record.dagster_run):
+            say_of(
+                instance,
+                record.dagster_run,
+                f"dispatch {one.id} has ended after this run: {counts}. What the run did not report is on the assets",
+            )
 
 
 class _Names:

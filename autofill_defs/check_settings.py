@@ -1,6 +1,6 @@
 """What a component says of its checks."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import dagster as dg
 from pydantic import Field, field_validator, model_validator
@@ -11,13 +11,16 @@ Severity = Literal["warn", "error"]
 
 
 class CheckModel(dg.Model, dg.Resolvable):
-    severity: Severity | None = Field(
-        default=None, description="What a failed check is. By default error_rate is an error, the others warn."
-    )
-    blocking: bool = Field(
-        default=False,
-        description="Whether what depends on the column, such as the table, is left out of a run in which it fails.",
-    )
+    severity: Annotated[
+        Severity | None,
+        dg.Resolver.default(description="What a failed check is. By default error_rate is an error, the others warn."),
+    ] = None
+    blocking: Annotated[
+        bool,
+        dg.Resolver.default(
+            description="Whether what depends on the column, such as the table, is left out of a run in which it fails."
+        ),
+    ] = False
 
     @model_validator(mode="after")
     def _blocks_by_errors(self) -> Self:
@@ -27,32 +30,34 @@ class CheckModel(dg.Model, dg.Resolvable):
 
 
 class ErrorRateModel(CheckModel):
-    max: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        description="The share of a column's cells that may be in error; by default what the runs may have "
-        "(max_error_rate).",
-    )
+    max: Annotated[
+        float | None,
+        dg.Resolver.default(
+            description="The share of a column's cells that may be in error; by default what the runs may have "
+            "(max_error_rate)."
+        ),
+    ] = Field(default=None, ge=0, le=1)
 
 
 class EvidenceModel(CheckModel):
-    min: float = Field(
-        default=0.9,
-        ge=0,
-        le=1,
-        description="Of columns with `evidence: required`: the least share of cells whose answer has a quote that "
-        "stands in an input.",
-    )
+    min: Annotated[
+        float,
+        dg.Resolver.default(
+            description="Of columns with `evidence: required`: the least share of cells whose answer has a quote that "
+            "stands in an input."
+        ),
+    ] = Field(default=0.9, ge=0, le=1)
 
 
 class FreshnessModel(CheckModel):
-    within: str = Field(
-        default="1h",
-        description="How long what is due may wait (mode on_change), and how long after its time a refresh may take "
-        "(mode cron): 90s, 15m, 12h or 3d.",
-        examples=["15m"],
-    )
+    within: Annotated[
+        str,
+        dg.Resolver.default(
+            description="How long what is due may wait (mode on_change), and how long after its time a refresh may "
+            "take (mode cron): 90s, 15m, 12h or 3d.",
+            examples=["15m"],
+        ),
+    ] = "1h"
 
     @field_validator("within")
     @classmethod

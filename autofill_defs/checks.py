@@ -6,10 +6,9 @@ it judges those: what blocks the table of a new batch is nothing that an old one
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from hashlib import blake2b
 from typing import Any, TypeVar
 
 import dagster as dg
@@ -22,7 +21,7 @@ from autofill_defs.engine import engine
 from cell_engine.estimate.drawing import choose_of
 from cell_engine.specs.answer_shape import needs_evidence
 from cell_engine.specs.compiled import SpecColumn
-from cell_engine.specs.version import Version
+from cell_engine.specs.version import Column, Version
 from cell_engine.store.batches import Batch, all_batches
 from cell_engine.store.collections import Collection, find_collection, load_version
 from cell_engine.store.database import Connection
@@ -33,16 +32,18 @@ T = TypeVar("T")
 
 ERROR_RATE, EVIDENCE, FRESHNESS = "error_rate", "evidence", "freshness"
 
-_STATEMENT_TIMEOUT = 20.0
+STATEMENT_TIMEOUT = 20.0
+"""Seconds; a look is a few statements."""
+
 _SAMPLE_ROWS = 5_000
 _BATCHES_NAMED = 20
 
 
 def build_checks(defined: DefinedCollection) -> dg.Definitions:
-    """The checks, and the job and the hourly schedule that run them by themselves."""
+    """The checks, and the job that runs them by themselves; `look_after` is what asks every hour."""
     if not defined.computed:
         return dg.Definitions()
-    specs = [spec for column in defined.computed for spec in _specs(defined, column)]
+    specs = list(check_specs(defined))
 
     @dg.multi_asset_check(
         name=f"check_{defined.identifier}",
@@ -51,8 +52,8 @@ def build_checks(defined: DefinedCollection) -> dg.Definitions:
         description=f"Looks at the cells of {defined.full_name}, in the database. Calls no model, and costs nothing.",
     )
     def checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        with engine("dagster checks", _STATEMENT_TIMEOUT) as connection:
-            yield from _judge(context, connection, defined)
+        with engine("dagster checks", STATEMENT_TIMEOUT) as connection:
+            yield from judge(connection, defined, context.selected_asset_check_keys, _run_batches(context, defined))
 
     job = dg.define_asset_job(
         f"{defined.identifier}__checks",
@@ -61,16 +62,7 @@ def build_checks(defined: DefinedCollection) -> dg.Definitions:
         tags=dict(defined.tags),
         description=f"Checks {defined.full_name}. Calls no model.",
     )
-    # Not all collections in the same minute.
-    minute = blake2b(defined.full_name.encode(), digest_size=2).digest()[0] % 60
-    hourly = dg.ScheduleDefinition(
-        name=f"{defined.identifier}__checks",
-        job=job,
-        cron_schedule=f"{minute} * * * *",
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"The checks of {defined.full_name}, every hour.",
-    )
-    return dg.Definitions(asset_checks=[checks], jobs=[job], schedules=[hourly])
+    return dg.Definitions(asset_checks=[checks], jobs=[job])
 
 
 def has_blocking(defined: DefinedCollection) -> bool:
@@ -81,6 +73,12 @@ def has_blocking(defined: DefinedCollection) -> bool:
 def _settings(defined: DefinedCollection, name: str) -> CheckModel:
     settings: CheckModel = getattr(defined.checks, name)
     return settings
+
+
+def check_specs(defined: DefinedCollection) -> Iterator[dg.AssetCheckSpec]:
+    """All of a collection's checks."""
+    for column in defined.computed:
+        yield from _specs(defined, column)
 
 
 def _specs(defined: DefinedCollection, column: SpecColumn) -> Iterator[dg.AssetCheckSpec]:
@@ -131,19 +129,20 @@ class _Looked:
     waiting: dict[int, Waiting] | None
 
 
-def _judge(
-    context: dg.AssetCheckExecutionContext, connection: Connection, defined: DefinedCollection
+def judge(
+    connection: Connection, defined: DefinedCollection, keys: Iterable[dg.AssetCheckKey], scope: frozenset[str] | None
 ) -> Iterator[dg.AssetCheckResult]:
-    looked = _look(connection, defined, _run_batches(context, defined))
+    """The verdicts on the checks `keys`, over the batches of `scope` (by key); None: over all."""
+    looked = _look(connection, defined, scope)
     by_key = {defined.column_key(column.name): column for column in defined.computed}
-    for key in sorted(context.selected_asset_check_keys, key=lambda one: (one.asset_key.path, one.name)):
+    for key in sorted(keys, key=lambda one: (one.asset_key.path, one.name)):
         column = by_key[key.asset_key]
         now = looked.version.by_name.get(column.name)
         found: _Found
         if now is None or now.kind is None:
             found = (True, f"version {looked.version.number} has no such column", {})
         elif key.name == ERROR_RATE:
-            found = _error_rate(looked, now.id, _max_error_rate(defined))
+            found = _error_rate(looked, now, _max_error_rate(defined))
         elif key.name == EVIDENCE:
             found = _evidence(looked, now.id, defined.checks.evidence.min)
         else:
@@ -202,20 +201,20 @@ def _in_time(ask: Callable[[], T]) -> T | None:
         return None
 
 
-_UNKNOWN = f"Not known: no answer within {_STATEMENT_TIMEOUT:.0f} s"
+_UNKNOWN = f"Not known: no answer within {STATEMENT_TIMEOUT:.0f} s"
 
 
-def _error_rate(looked: _Looked, column_id: int, most: float) -> _Found:
+def _error_rate(looked: _Looked, column: Column, most: float) -> _Found:
     if looked.failed is None:
         return None, _UNKNOWN, {}
     classes: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     for one in looked.failed:
-        if one.column_id == column_id:
+        if one.column_id == column.id:
             classes[one.error_class] += one.cells
             failed[one.batch] += one.cells
     cells = {
-        batch.key: batch.rows if looked.cells is None else looked.cells.get((column_id, batch.key), 0)
+        batch.key: batch.rows if looked.cells is None else looked.cells.get((column.id, batch.key), 0)
         for batch in looked.batches
     }
     total = sum(cells.values())
@@ -232,12 +231,12 @@ def _error_rate(looked: _Looked, column_id: int, most: float) -> _Found:
         **_scope(looked),
     }
     if rate <= most:
-        return True, f"{rate:.1%} in error", metadata
+        return True, f"{failed.total():,} of {total:,} cells are in error: {rate:.1%}", metadata
     retry = " ".join(f"--class {name}" for name in sorted(classes))
     return (
         False,
         f"{failed.total():,} of {total:,} cells are in error: {rate:.1%}, more than {most:.1%}. To try them again: "
-        f"`autofill retry {looked.collection.full_name} {retry}`",
+        f"`autofill retry {looked.collection.full_name} {retry} --column {column.name}`",
         metadata,
     )
 

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 import dagster as dg
 from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, WILL_RETRY_TAG
 
-from autofill_defs.attaching import DISPATCH_TAG
+from autofill_defs.attaching import DISPATCH_TAG, OUTCOME_TAG
 from autofill_defs.engine import engine
 from cell_engine.store.outbox import open_runs
 from cell_engine.store.reading import Progress
 from cell_engine.store.reading import progress as read_progress
 
-OUTCOME_TAG = "autofill/outcome"
 _SAID_OF_TAG = "autofill/outcome_of"
 
 _LOOK_EVERY = 30
@@ -52,12 +51,12 @@ def is_awaited(runs: Sequence[dg.RunRecord]) -> bool:
 
 def say_of(instance: dg.DagsterInstance, run: dg.DagsterRun, outcome: str) -> None:
     """On the run's page, as a tag and in its log; once."""
-    if not _was_said(run) or run.tags[OUTCOME_TAG] != outcome:
+    if not was_said(run) or run.tags[OUTCOME_TAG] != outcome:
         instance.add_run_tags(run.run_id, {OUTCOME_TAG: outcome, _SAID_OF_TAG: run.run_id})
         instance.report_engine_event(outcome, run)
 
 
-def _was_said(run: dg.DagsterRun) -> bool:
+def was_said(run: dg.DagsterRun) -> bool:
     """Whether anything was said of this very run: Dagster copies a run's tags to the runs that repeat it."""
     return run.tags.get(_SAID_OF_TAG) == run.run_id
 
@@ -73,7 +72,7 @@ def followup(context: dg.SensorEvaluationContext) -> dg.SkipReason:
     with engine("dagster followup", _STATEMENT_TIMEOUT) as connection:
         for dispatch_id, key in open_runs(connection, _DISPATCHES_A_TICK):
             runs = runs_of(context.instance, dispatch_id, key)
-            if not runs or is_awaited(runs) or _was_said(runs[0].dagster_run):
+            if not runs or is_awaited(runs) or was_said(runs[0].dagster_run):
                 continue
             progress = read_progress(connection, dispatch_id)
             if progress is not None and progress.ended_at is None:

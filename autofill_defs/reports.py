@@ -61,18 +61,27 @@ def dispatch_metadata(progress: Progress, away: float) -> dict[str, Any]:
     made again) are neither failures nor attempts; `away` is the seconds that PostgreSQL was waited for."""
     seconds = (progress.ended_at - progress.created_at).total_seconds() if progress.ended_at is not None else 0.0
     calls = dict(progress.attempts)
+    # Not the unchanged: those were called themselves, and what reads them, which they spared, nobody has counted.
+    saved = progress.saved["cached"] + progress.saved["fresh"]
     return {
         "dispatch": progress.id,
         "seconds": round(seconds, 1),
         "calls": sum(calls.values()),
         "interrupted_calls": calls.get("interrupted", 0),
-        "saved_calls": sum(progress.saved.values()),
+        "saved_calls": saved,
         "saved_tokens": progress.saved_tokens_in + progress.saved_tokens_out,
         "run_cost_usd": as_dollars(progress.cost) or 0.0,
         "saved_usd": as_dollars(progress.saved_cost) or 0.0,
         "seconds_without_database": round(away, 1),
+        **_over(progress),
         **({SO_FAR: True} if progress.ended_at is None else {}),
     }
+
+
+def _over(progress: Progress) -> dict[str, Any]:
+    """By how much it has cost more than it was to: calls in flight run to their end."""
+    over = progress.cost - progress.max_cost if progress.max_cost is not None else 0
+    return {"over_max_cost_usd": as_dollars(over)} if over > 0 else {}
 
 
 def partition_metadata(batch: Batch, outcome: PartitionOutcome | None) -> dict[str, Any]:
@@ -148,7 +157,7 @@ def estimate_metadata(estimate: Estimate, column: ColumnEstimate | None) -> dict
         "run_cost_high_usd": as_dollars(estimate.high) or 0.0,
         "sampled_rows": estimate.sampled,
         "rows": estimate.rows,
-        "summary": estimate.summary,
+        "summary": on_one_line(estimate.summary),
     }
     if column is not None:
         metadata |= {
@@ -162,6 +171,11 @@ def estimate_metadata(estimate: Estimate, column: ColumnEstimate | None) -> dict
         if column.cost is not None:
             metadata["cost_usd"] = as_dollars(column.cost)
     return metadata
+
+
+def on_one_line(text: str) -> str:
+    """The UI runs the lines of a text together."""
+    return "; ".join(text.splitlines())
 
 
 def preview(cells: Sequence[ShownCell]) -> dg.MarkdownMetadataValue:

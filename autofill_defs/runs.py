@@ -108,6 +108,7 @@ def _carry_out(
         if config.cancel_on_terminate:
             _cancel(say, dispatch_id, engine)
         raise
+    _say_of_cost(say, progress)
     outcomes = engine(lambda connection: partition_outcomes(connection, dispatch_id))
     details = engine(lambda connection: _details(connection, defined, request, dispatch_id))
     seconds, cells = engine(lambda connection: pace(connection, dispatch_id))
@@ -134,6 +135,17 @@ def _carry_out(
     return Filled(request, progress, outcomes, metadata, figures)
 
 
+def _say_of_cost(say: Say, progress: Progress) -> None:
+    """Of a dispatch that has ended above its cap: nothing of it is left that a failed run could be tried again for, so
+    the run succeeds. One that was paused in time fails, by `judge`."""
+    if progress.ended_at is not None and progress.max_cost is not None and progress.cost > progress.max_cost:
+        say(
+            f"dispatch {progress.id} has cost {shown(progress.cost)}, more than its max_cost of "
+            f"{shown(progress.max_cost)}: all that was left of it was in flight already when that was reached",
+            warning=True,
+        )
+
+
 def _cancel(say: Say, dispatch_id: int, engine: PatientEngine) -> None:
     with capture_interrupts(), suppress(DispatchStateError, NotFoundError):
         engine.close()  # whatever it was doing when the interrupt came
@@ -156,7 +168,7 @@ def _estimate(
             only_if=request.only_if,
         )
     )
-    context.log.info(f"dry run: {found.summary}")
+    context.log.info(f"dry run: {reports.on_one_line(found.summary)}")
     by_name = {one.column: one for one in found.columns}
     for name in {column.name for column in request.columns} | by_name.keys():
         metadata = reports.estimate_metadata(found, by_name.get(name))

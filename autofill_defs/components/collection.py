@@ -1,11 +1,13 @@
 """The `dg` component of a collection."""
 
 from pathlib import Path
+from typing import Annotated
 
 import dagster as dg
 from pydantic import Field
 
 from autofill_defs.assets import build_assets
+from autofill_defs.check_sensor import build_checks_sensor
 from autofill_defs.check_settings import ChecksModel
 from autofill_defs.checks import build_checks
 from autofill_defs.components.scaffolding import CollectionScaffolder
@@ -35,66 +37,81 @@ class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
         type: autofill_defs.components.collection.CollectionComponent
         attributes:
           spec: collection.yaml
-          owners: [team:data]
+          owners:
+            - team:data
           tags: {domain: support}
 
     `dg scaffold defs autofill_defs.components.collection.CollectionComponent NAME` writes both files; `dg check yaml`
     and `dg check defs` name mistakes by file and line.
     """
 
+    # Where there is a default, the catalogue takes what is said of an attribute from its resolver alone.
     spec: str = Field(
         description="The collection's YAML (namespace, name, columns). Relative paths start at this file's folder.",
         examples=["../../collections/packages.yaml"],
     )
-    inbox: str | None = Field(
-        default=None,
-        description="The folder watched for CSV, TSV, JSON Lines, Parquet and Excel files. Relative paths start at "
-        "AUTOFILL_HOME; the default is inbox/NAMESPACE/NAME there.",
-        examples=["inbox/demo/packages", "/data/incoming/packages"],
-    )
+    inbox: Annotated[
+        str | None,
+        dg.Resolver.default(
+            description="The folder watched for CSV, TSV, JSON Lines, Parquet and Excel files. Relative paths start at "
+            "AUTOFILL_HOME; the default is inbox/NAMESPACE/NAME there.",
+            examples=["inbox/demo/packages", "/data/incoming/packages"],
+        ),
+    ] = None
 
-    owners: list[str] = Field(
-        default_factory=list,
-        description="Owners of all of its assets: e-mail addresses, or teams.",
-        examples=[["team:data", "somebody@example.com"]],
-    )
-    tags: dict[str, str] = Field(
-        default_factory=dict,
-        description="Tags of all of its assets and of its jobs' runs.",
-        examples=[{"domain": "support"}],
-    )
-    group: str | None = Field(
-        default=None,
-        description="The asset group; by default one of its own, NAMESPACE__NAME.",
-        examples=["support"],
-    )
-    max_error_rate: float = Field(
-        default=MAX_ERROR_RATE,
-        ge=0,
-        le=1,
-        description="A run fails when more than this share of its cells ended in error; the good ones are kept and "
-        "reported either way. A run's own config may say otherwise.",
-        examples=[0.05],
-    )
-    parquet: str | None = Field(
-        default=None,
-        description="The folder of the wide table's Parquet files, one a batch. Relative paths start at AUTOFILL_HOME; "
-        "the default is tables/NAMESPACE/NAME there.",
-        examples=["/data/tables/packages"],
-    )
+    owners: Annotated[
+        list[str],
+        dg.Resolver.default(
+            description="Owners of all of its assets: e-mail addresses, or teams.",
+            examples=[["team:data", "somebody@example.com"]],
+        ),
+    ] = Field(default_factory=list)
+    tags: Annotated[
+        dict[str, str],
+        dg.Resolver.default(
+            description="Tags of all of its assets and of its jobs' runs.", examples=[{"domain": "support"}]
+        ),
+    ] = Field(default_factory=dict)
+    group: Annotated[
+        str | None,
+        dg.Resolver.default(
+            description="The asset group; by default one of its own, NAMESPACE__NAME.", examples=["support"]
+        ),
+    ] = None
+    max_error_rate: Annotated[
+        float,
+        dg.Resolver.default(
+            description="A run fails when more than this share of its cells ended in error; the good ones are kept and "
+            "reported either way. A run's own config may say otherwise.",
+            examples=[0.05],
+        ),
+    ] = Field(default=MAX_ERROR_RATE, ge=0, le=1)
+    parquet: Annotated[
+        str | None,
+        dg.Resolver.default(
+            description="The folder of the wide table's Parquet files, one a batch. Relative paths start at "
+            "AUTOFILL_HOME; the default is tables/NAMESPACE/NAME there.",
+            examples=["/data/tables/packages"],
+        ),
+    ] = None
 
-    rows_from: str | None = Field(
-        default=None,
-        description="The key of an asset whose output, a polars frame, is the rows: loaded by the asset "
-        "NAMESPACE/COLLECTION/load. With a `source` in the collection's YAML, that is loaded, and the asset only comes "
-        "before it.",
-        examples=["raw/reviews"],
-    )
-    checks: ChecksModel = Field(
-        default_factory=ChecksModel,
-        description="When the checks of the computed columns fail, and which of them keep the table from being made.",
-        examples=[{"error_rate": {"max": 0.02, "blocking": True}, "freshness": {"within": "15m"}}],
-    )
+    rows_from: Annotated[
+        str | None,
+        dg.Resolver.default(
+            description="The key of an asset whose output, a polars frame, is the rows: loaded by the asset "
+            "NAMESPACE/COLLECTION/load. With a `source` in the collection's YAML, that is loaded, and the asset only "
+            "comes before it.",
+            examples=["raw/reviews"],
+        ),
+    ] = None
+    checks: Annotated[
+        ChecksModel,
+        dg.Resolver.default(
+            description="When the checks of the computed columns fail, and which of them keep the table from being "
+            "made.",
+            examples=[{"error_rate": {"max": 0.02, "blocking": True}, "freshness": {"within": "15m"}}],
+        ),
+    ] = Field(default_factory=ChecksModel)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Raises SpecError, with file and line, for a YAML with mistakes."""
@@ -127,7 +144,7 @@ class CollectionComponent(dg.Component, dg.Model, dg.Resolvable):
             build_checks(defined),
             build_load(defined),
             build_schedules(defined),
-            dg.Definitions(sensors=[build_inbox_sensor(defined)]),
+            dg.Definitions(sensors=[build_inbox_sensor(defined), *build_checks_sensor(defined)]),
         )
 
 

@@ -55,9 +55,13 @@ def test_a_retry_takes_over_the_dispatch_of_a_run_killed_while_it_waited(
     kill(loaded, first, monkeypatch, at="wait")
     [(dispatch, key)] = loaded.dispatches()
     assert key == first.run_id
+    loaded.instance.add_run_tags(first.run_id, {attaching.OUTCOME_TAG: "it goes on without this run"})
     # Whether or not it has ended meanwhile: asking again would pay for all of it twice.
     retry = loaded.create_run("one", "two", parent=first, force=True)
     assert loaded.execute(retry)
+    # Dagster copies tags: what was said of the first run is not true of this one.
+    said = f"this run waits for dispatch {dispatch} and reports it"
+    assert loaded.reread(retry).tags[attaching.OUTCOME_TAG] == said
     assert loaded.dispatches() == [(dispatch, first.run_id)]
     assert loaded.materialized["b", "two"].items() >= {"dispatch": dispatch, "cells": 3, "calls": 18}.items()
 

@@ -10,8 +10,9 @@ from autofill_defs import changes as module
 from autofill_defs import followup as following
 from autofill_defs import reports
 from autofill_defs.assets import build_assets
+from autofill_defs.attaching import OUTCOME_TAG
 from autofill_defs.changes import Memory, changes
-from autofill_defs.followup import OUTCOME_TAG, followup
+from autofill_defs.followup import followup
 from cell_engine.store.changes import edit
 from cell_engine.store.collections import find_collection, load_version
 from cell_engine.store.control import cancel
@@ -257,6 +258,25 @@ def test_what_a_run_that_died_left_is_reported_once(
     assert event.metadata["dispatch"].value == made
     assert f"dispatch {made} has ended after this run: ready 18" in filled.reread(run).tags[OUTCOME_TAG]
     assert Memory.parse(cursor).pending == set()
+
+
+def test_a_run_that_failed_after_it_had_reported_is_left_as_it_is(
+    filled: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cursor = look(filled, None)
+    monkeypatch.setattr(following, "_SOON", 0.0)
+    run, made = dead_run(filled)
+    work(filled)
+    for column in "bcn":  # a check that blocks, or too many errors: all is there, and the run has said why it failed
+        for batch in ("one", "two"):
+            event = dg.AssetMaterialization(
+                filled.defined.column_key(column), partition=batch, metadata={"dispatch": made, "cells": 3}
+            )
+            filled.instance.report_runless_asset_event(event)
+    cursor = look(filled, cursor)
+    assert Memory.parse(cursor).pending == set()
+    assert counts(filled) == {(column, batch): [3] for column in "bcn" for batch in ("one", "two")}
+    assert OUTCOME_TAG not in filled.reread(run).tags
 
 
 def test_what_was_canceled_before_it_was_computed_is_no_event(filled: Location) -> None:

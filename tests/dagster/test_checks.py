@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from autofill_defs import checks
 from autofill_defs.assets import build_assets
+from autofill_defs.check_sensor import build_checks_sensor
 from autofill_defs.check_settings import ChecksModel
 from autofill_defs.checks import build_checks
 from autofill_defs.defined import DefinedCollection
@@ -37,6 +38,7 @@ columns:
 JOBS: dict[int, tuple[DefinedCollection, dg.JobDefinition]] = {}
 """By the identity of what they are of: to resolve one takes longer than to run it."""
 
+EVALUATION = dg.AssetCheckEvaluation
 Found = dict[tuple[str, str], dg.AssetCheckEvaluation]
 
 
@@ -44,13 +46,15 @@ def say(location: Location, **declared: object) -> None:
     location.defined = replace(location.defined, checks=ChecksModel.model_validate(declared))
 
 
-def check(location: Location) -> Found:
-    """What the checks' own job says, by column and name."""
+def check(location: Location, *, fails: bool = False) -> Found:
+    """What the checks' own job says, by column and name; it `fails` where one that blocks does."""
     known = JOBS.get(id(location.defined))
     if known is None:
         job = build_checks(location.defined).resolve_job_def("test__table__checks")
         known = JOBS[id(location.defined)] = (location.defined, job)
-    return evaluated(known[1].execute_in_process(instance=location.instance))
+    result = known[1].execute_in_process(instance=location.instance, raise_on_error=not fails)
+    assert result.success is not fails
+    return evaluated(result)
 
 
 def evaluated(result: dg.ExecuteInProcessResult) -> Found:
@@ -92,12 +96,44 @@ def test_the_error_rate_names_the_bad_batches_and_how_to_try_again(location: Loc
     assert said["cells"] == 8
     assert said["failed_by_class"] == {"refused": 1, "function_error": 1}
     assert said["worst_partitions"] == {"two": 0.5}
-    assert "`autofill retry test/table --class function_error --class refused`" in str(b.description)
+    assert "`autofill retry test/table --class function_error --class refused --column b`" in str(b.description)
     # what blocks is another cell's error, and what a person has overridden shows none
     assert found["c", "error_rate"].passed
     assert found["n", "error_rate"].passed
     say(location, error_rate={"max": 0.25})
     assert check(location)["b", "error_rate"].passed
+
+
+def test_the_hourly_look_says_what_a_run_would_and_is_none(location: Location) -> None:
+    location.load("one")
+    answer(location, "b", [1, 2, 3], "refused")
+    say(location, error_rate={"blocking": True})
+    key = location.defined.column_key("b")
+    location.instance.report_runless_asset_event(dg.AssetMaterialization(key, partition="one"))
+    [materialized] = location.instance.fetch_materializations(key, limit=1).records
+    [sensor] = build_checks_sensor(location.defined)
+    before = location.instance.get_runs_count()
+    tick = sensor(dg.build_sensor_context(instance=location.instance))
+    assert isinstance(tick, dg.SensorResult)
+    assert tick.skip_reason is not None
+    assert tick.skip_reason.skip_message == "checks: 6, of which failed or not known: 1"
+    location.land(tick)
+    assert location.instance.get_runs_count() == before
+    found = {(one.asset_key.path[-1], one.check_name): one for one in tick.asset_events if isinstance(one, EVALUATION)}
+    by_run = check(location, fails=True)
+    assert found.keys() == by_run.keys()
+    for place, one in found.items():
+        other = by_run[place]
+        assert (one.passed, one.severity, one.blocking) == (other.passed, other.severity, other.blocking)
+        assert (one.description, one.metadata.keys()) == (other.description, other.metadata.keys())
+    assert found["c", "error_rate"].description == "0 of 0 cells are in error: 0.0%"
+    # The page of the asset says that its latest materialization was looked at.
+    target = found["b", "error_rate"].target_materialization_data
+    assert target is not None and target.storage_id == materialized.storage_id
+    latest = location.instance.event_log_storage.get_latest_asset_check_execution_by_key(
+        [dg.AssetCheckKey(location.defined.column_key("n"), "freshness")]
+    )
+    assert len(latest) == 1
 
 
 def test_where_cells_are_too_many_to_count_rows_stand_for_them(
@@ -120,7 +156,7 @@ def test_what_is_not_answered_in_time_is_not_known_and_stops_nothing(
 ) -> None:
     location.load("one")
     say(location, error_rate={"blocking": True})
-    monkeypatch.setattr(checks, "_STATEMENT_TIMEOUT", 0.3)
+    monkeypatch.setattr(checks, "STATEMENT_TIMEOUT", 0.3)
     with connect(database, application="other") as other, other.transaction():
         other.execute("lock table autofill.cell in access exclusive mode")
         found = check(location)["b", "error_rate"]

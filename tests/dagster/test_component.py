@@ -1,14 +1,18 @@
 """The component: what it declares of its assets, and what `dg scaffold defs` writes."""
 
+import importlib
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+from dagster.components.core.package_entry import DG_PLUGIN_ENTRY_POINT_GROUP, get_package_objects_in_module
 from dagster.components.testing import create_defs_folder_sandbox
 
 from autofill_defs.components.collection import CollectionComponent
 from cell_engine.errors import AutofillError
+from tests.embedded.helpers import PROJECT
 
 TYPE = "autofill_defs.components.collection.CollectionComponent"
 SPEC = """\
@@ -86,6 +90,17 @@ def test_an_asset_says_what_it_is_and_where_it_stands(tmp_path: Path) -> None:
     references = kind.metadata["dagster/code_references"].code_references
     assert (str(file), 8) in {(one.file_path, one.line_number) for one in references}
     assert SPEC.splitlines()[7] == "  - name: kind"
+
+
+def test_the_catalogue_of_components_finds_it() -> None:
+    """Dagster's UI goes by the entry point alone, and by what stands in that very module."""
+    declared = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["entry-points"]
+    [module] = declared[DG_PLUGIN_ENTRY_POINT_GROUP].values()
+    found = dict(get_package_objects_in_module(importlib.import_module(module)))
+    assert found == {"CollectionComponent": CollectionComponent}
+    assert f"{module}.CollectionComponent" == TYPE
+    schema = CollectionComponent.get_model_cls().model_json_schema()  # type: ignore[union-attr]
+    assert [name for name, of in schema["properties"].items() if not of.get("description")] == []
 
 
 def test_bad_attributes_are_refused(tmp_path: Path) -> None:

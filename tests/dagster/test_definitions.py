@@ -52,6 +52,7 @@ def test_a_run_is_one_step_in_its_own_process(demo: dg.Definitions) -> None:
 def test_sensors_run_by_default(demo: dg.Definitions) -> None:
     sensors = {sensor.name: sensor.default_status for sensor in demo.sensors or ()}
     assert sensors == {
+        "demo__packages__checks": dg.DefaultSensorStatus.RUNNING,
         "demo__packages__inbox": dg.DefaultSensorStatus.RUNNING,
         "changes": dg.DefaultSensorStatus.RUNNING,
         "followup": dg.DefaultSensorStatus.RUNNING,
@@ -60,11 +61,13 @@ def test_sensors_run_by_default(demo: dg.Definitions) -> None:
     }
 
 
-def test_checks_are_asked_every_hour_by_a_job_that_fills_nothing(demo: dg.Definitions) -> None:
-    schedules = {one.name: one for one in demo.schedules or () if isinstance(one, dg.ScheduleDefinition)}
+def test_checks_are_jobs_that_fill_nothing_and_only_the_rules_are_asked_by_a_run_every_hour(
+    demo: dg.Definitions,
+) -> None:
+    [rules] = [one for one in demo.schedules or () if isinstance(one, dg.ScheduleDefinition)]
+    assert (rules.name, rules.default_status) == ("autofill__rules", dg.DefaultScheduleStatus.RUNNING)
+    assert str(rules.cron_schedule).endswith(" * * * *")
     for name, node in (("demo__packages__checks", "check_demo__packages"), ("autofill__rules", "autofill_rules")):
-        assert schedules[name].default_status is dg.DefaultScheduleStatus.RUNNING
-        assert str(schedules[name].cron_schedule).endswith(" * * * *")
         assert [one.name for one in demo.resolve_job_def(name).graph.nodes] == [node]
 
 

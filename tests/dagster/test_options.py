@@ -13,13 +13,14 @@ from autofill_defs import runs
 from autofill_defs.config import ErrorClass, FillConfig
 from autofill_defs.reports import SO_FAR
 from autofill_defs.request import choose
+from autofill_defs.waiting import wait
 from cell_engine.store.applying import apply
 from cell_engine.store.batches import Batch
 from cell_engine.store.changes import edit
 from cell_engine.store.collections import find_collection, load_version
 from cell_engine.store.control import pause
 from cell_engine.store.database import Connection, connect
-from cell_engine.store.reading import FAILED, durations, progress
+from cell_engine.store.reading import FAILED, Progress, durations, progress
 from tests import functions
 from tests.dagster.conftest import SPEC, Locate, Location, beside
 from tests.engine import eventually, offline_model, running_worker
@@ -236,6 +237,22 @@ def test_a_run_at_its_cap_reports_what_there_is_and_fails(location: Location, da
     assert found is not None
     assert found.max_cost == 0
     assert found.ended_at is None
+
+
+def test_a_run_that_was_done_before_its_cap_could_pause_it_says_that_it_overspent(
+    location: Location, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location.load("one")
+
+    def waited(*arguments: Any) -> Progress:
+        return replace(wait(*arguments), cost=700_000, max_cost=100_000)
+
+    monkeypatch.setattr(runs, "wait", waited)
+    with running_worker(database):
+        run, success = location.run("one", "one", max_cost=0.0001)
+    assert success
+    assert location.materialized["b", "one"]["over_max_cost_usd"] == 0.0006
+    assert any("has cost $0.00070, more than its max_cost of $0.00010" in said for said in location.messages(run))
 
 
 @pytest.mark.parametrize("cancels", [False, True])

@@ -77,7 +77,8 @@ def test_a_run_over_thousands_of_cells_writes_no_more_than_one_over_few(locate: 
         assert success
         events = location.instance.all_logs(run.run_id)
         counts.append(sum(entry.dagster_event is not None for entry in events))
-        assert len(location.messages(run)) - counts[-1] < 10
+        # Of progress: ten lines in 37 s, on a busy machine, and fifteen in a minute and a half.
+        assert len(location.messages(run)) - counts[-1] < 20
     assert counts[0] == counts[1]
 
 

@@ -108,3 +108,10 @@ def test_a_line_says_how_far_what_failed_what_it_cost_and_how_long_yet() -> None
     filtered = reports.progress_line(replace(RUNNING, only_if=("outdated",)))
     assert "302 cells, found in 1,000 rows" in filtered
     assert "%" not in filtered
+
+
+def test_a_saved_call_is_one_that_was_not_made() -> None:
+    outcomes = {"ready": 300, "cached": 20, "fresh": 3, "unchanged": 7, "schema": 2}
+    done = replace(RUNNING, outcomes=outcomes, attempts={"succeeded": 307, "failed": 4, "interrupted": 1})
+    said = reports.dispatch_metadata(done, 0.0)
+    assert (said["calls"], said["interrupted_calls"], said["saved_calls"]) == (312, 1, 23)
