@@ -66,6 +66,9 @@ def environment(settings: Settings, url: str) -> dict[str, str]:
         URL_VARIABLE: _dagster_url(url),
         # A tick loads files. It begins with none after 20 s, and a large one takes its time.
         "DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS": "300",
+        # A run whose process has not started in so long (Dagster's own: 60) is marked as failed, though the machine is
+        # but busy.
+        "DAGSTER_GRPC_TIMEOUT_SECONDS": "180",
         # A backfill that is looked at while no code server answers waits for it. Else its assets count as gone, and it
         # fails for good.
         "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR": "1",
