@@ -20,28 +20,19 @@ from functools import partial
 from typing import Protocol
 
 from cell_engine.kinds.apart import Apart
-from cell_engine.kinds.base import PAUSING, RETRYABLE, Call, Failure, Kind, Previous
+from cell_engine.kinds.base import Call, Kind, Previous
 from cell_engine.plan import Cell, Due, Plan, plan
 from cell_engine.specs.version import Column, Version
 from cell_engine.store.cache import Ask
 from cell_engine.store.claims import Reading, RowKey
 from cell_engine.store.results import Ending, Release, Result, Stored, owes
-from cell_engine.worker import patience
 from cell_engine.worker.calls import Awaited, Called, Calls, Hit, Order, Task
 from cell_engine.worker.finalizer import Answered, Entry
 from cell_engine.worker.foresight import nothing_follows
-from cell_engine.worker.holds import FREE, Holds, Refused, refused
+from cell_engine.worker.holds import Holds, Refused, refused
+from cell_engine.worker.judging import judge
 from cell_engine.worker.meter import Meter
-from cell_engine.worker.outcomes import (
-    UNCOUNTED,
-    addressed,
-    cell_after,
-    details_of,
-    found_by_plan,
-    outcome_at_once,
-    review,
-    settled,
-)
+from cell_engine.worker.outcomes import UNCOUNTED, cell_after, found_by_plan, outcome_at_once, settled
 from cell_engine.worker.rest import Rest, Wait, ended
 
 ROUNDS = 3
@@ -415,51 +406,7 @@ class Visit:
         return results
 
     def _result(self, due: Due, reading: Reading, came: Called | Hit) -> Result:
-        result = addressed(reading, due.column.id, due.read_change)
-        # A force that the cell remembers may be newer than the demand of this visit, and is met by this call.
-        result.signal = max(result.signal, due.forced)
-        result.fingerprint = due.fingerprint
-        if isinstance(came, Hit):
-            result.cached = True
-            result.value, result.demanded, result.model = came.value, came.signal, came.model
-            result.tokens_in, result.tokens_out, result.saved_cost = came.tokens_in, came.tokens_out, came.cost
-            result.details = came.details
-            review(due.column, self._reading, result)
-            return result
-        outcome, result.cache_signal, probed, result.seconds = came
-        outcome = patience.look(reading, due.column, outcome)
-        if outcome.model is not None or outcome.tokens_in:
-            result.model = outcome.model
-            result.tokens_in = outcome.tokens_in
-            result.tokens_out = outcome.tokens_out
-            result.tokens_cached = outcome.tokens_cached
-            result.tokens_reasoning = outcome.tokens_reasoning
-        result.cost = outcome.cost
-        asked = reading.asked.get(due.column.id)
-        if asked is not None and asked.signal <= result.signal:
-            result.dispatch_id = asked.dispatch  # who pays, as the store will find
-        if not isinstance(outcome, Failure):
-            result.value = outcome.value
-            result.details = details_of(outcome)
-            review(due.column, self._reading, result)
-        elif outcome.error_class in PAUSING:
-            result.retry = True
-            refused = self._host.holds.trip(reading.key.collection_id, due.column, outcome, probed)
-            self._rest.hold(due.column, refused)
-        else:
-            failed = 1 + self._reading.attempts.get(due.column.id, 0)
-            limited = outcome.error_class in UNCOUNTED
-            result.retry = limited or (outcome.error_class in RETRYABLE and failed < due.column.attempts)
-            if result.retry:
-                self._rest.waiting[due.column.id] = patience.rest(outcome, failed)
-        if probed != FREE and not result.retry:
-            # A cell's own error, too, says that the account, the key and the model are there.
-            self._host.holds.prove(probed)
-        if not isinstance(outcome, Failure):
-            return result
-        result.error_class = outcome.error_class
-        result.error = outcome.message or outcome.error_class
-        return result
+        return judge(due, reading, self._reading, came, self._rest, self._host.holds)
 
     # ---- what storing comes to
 
