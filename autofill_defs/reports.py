@@ -65,14 +65,14 @@ def dispatch_metadata(progress: Progress, away: float) -> dict[str, Any]:
     saved = progress.saved["cached"] + progress.saved["fresh"]
     return {
         "dispatch": progress.id,
-        "seconds": round(seconds, 1),
-        "calls": sum(calls.values()),
-        "interrupted_calls": calls.get("interrupted", 0),
-        "saved_calls": saved,
-        "saved_tokens": progress.saved_tokens_in + progress.saved_tokens_out,
+        "run_seconds": round(seconds, 1),
+        "run_calls": sum(calls.values()),
+        "run_interrupted_calls": calls.get("interrupted", 0),
+        "run_saved_calls": saved,
+        "run_saved_tokens": progress.saved_tokens_in + progress.saved_tokens_out,
         "run_cost_usd": as_dollars(progress.cost) or 0.0,
-        "saved_usd": as_dollars(progress.saved_cost) or 0.0,
-        "seconds_without_database": round(away, 1),
+        "run_saved_usd": as_dollars(progress.saved_cost) or 0.0,
+        "run_seconds_without_database": round(away, 1),
         **_over(progress),
         **({SO_FAR: True} if progress.ended_at is None else {}),
     }
@@ -81,7 +81,7 @@ def dispatch_metadata(progress: Progress, away: float) -> dict[str, Any]:
 def _over(progress: Progress) -> dict[str, Any]:
     """By how much it has cost more than it was to: calls in flight run to their end."""
     over = progress.cost - progress.max_cost if progress.max_cost is not None else 0
-    return {"over_max_cost_usd": as_dollars(over)} if over > 0 else {}
+    return {"run_over_max_cost_usd": as_dollars(over)} if over > 0 else {}
 
 
 def partition_metadata(batch: Batch, outcome: PartitionOutcome | None) -> dict[str, Any]:

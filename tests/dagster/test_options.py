@@ -160,7 +160,7 @@ def test_errors_are_shown_with_what_retries_them_and_it_does(locate: Locate, dat
         _, success = location.run("two", "two", max_error_rate=1.0, **told["config"])
         assert success
         # Nothing but what was in error is called for.
-        assert location.materialized["n", "two"].items() >= {"cells": 3, "failed": 3, "calls": 3}.items()
+        assert location.materialized["n", "two"].items() >= {"cells": 3, "failed": 3, "run_calls": 3}.items()
         assert location.materialized["b", "two"]["fresh"] == 3
         # Nor does anything else count: of what was tried again, all failed.
         run, success = location.run("one", "two", max_error_rate=0.9, **told["config"])
@@ -251,7 +251,7 @@ def test_a_run_that_was_done_before_its_cap_could_pause_it_says_that_it_overspen
     with running_worker(database):
         run, success = location.run("one", "one", max_cost=0.0001)
     assert success
-    assert location.materialized["b", "one"]["over_max_cost_usd"] == 0.0006
+    assert location.materialized["b", "one"]["run_over_max_cost_usd"] == 0.0006
     assert any("has cost $0.00070, more than its max_cost of $0.00010" in said for said in location.messages(run))
 
 

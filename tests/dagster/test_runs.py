@@ -39,8 +39,8 @@ def test_a_run_fills_its_columns_and_reports_each_partition(location: Location, 
     reported = location.materialized["b", "two"]
     dispatch = int(run.tags[DISPATCH_TAG])
     assert {
-        "dispatch": dispatch, "cells": 4, "ready": 4, "failed": 0, "tokens_in": 0, "calls": 24,
-        "interrupted_calls": 0, "dagster/partition_row_count": 4,
+        "dispatch": dispatch, "cells": 4, "ready": 4, "failed": 0, "tokens_in": 0, "run_calls": 24,
+        "run_interrupted_calls": 0, "dagster/partition_row_count": 4,
     }.items() <= reported.items()  # fmt: skip
     assert "TWO 0" in str(reported["preview"])
     assert location.dispatches() == [(dispatch, run.run_id)]
@@ -55,9 +55,9 @@ def test_fresh_cells_are_left_alone_unless_forced(location: Location, database: 
     with running_worker(database):
         location.run("one", "one")
         location.run("one", "one", columns=["b"])
-        assert location.materialized["b", "one"].items() >= {"calls": 0, "fresh": 3}.items()
+        assert location.materialized["b", "one"].items() >= {"run_calls": 0, "fresh": 3}.items()
         location.run("one", "one", columns=["b"], force=True)
-        assert location.materialized["b", "one"]["calls"] == 3
+        assert location.materialized["b", "one"]["run_calls"] == 3
 
 
 def test_what_cascades_is_reported_as_well(location: Location, database: str) -> None:

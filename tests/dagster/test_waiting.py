@@ -114,4 +114,4 @@ def test_a_saved_call_is_one_that_was_not_made() -> None:
     outcomes = {"ready": 300, "cached": 20, "fresh": 3, "unchanged": 7, "schema": 2}
     done = replace(RUNNING, outcomes=outcomes, attempts={"succeeded": 307, "failed": 4, "interrupted": 1})
     said = reports.dispatch_metadata(done, 0.0)
-    assert (said["calls"], said["interrupted_calls"], said["saved_calls"]) == (312, 1, 23)
+    assert (said["run_calls"], said["run_interrupted_calls"], said["run_saved_calls"]) == (312, 1, 23)
