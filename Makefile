@@ -13,7 +13,7 @@ demo: $(VENV)/installed
 	$(BIN)/autofill demo $(ARGS)
 
 test: check $(DBT)/installed
-	AUTOFILL_DBT=$(DBT)/bin/dbt $(BIN)/python -m pytest -n auto $(ARGS)
+	AUTOFILL_DBT=$(DBT)/bin/dbt $(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 # Typed columns against llama.cpp's own server with a small real model, from wheels (380 MB, in an environment of their
 # own; the model is under Gemma's terms). Optional: a minute or two of both cores.
