@@ -12,7 +12,7 @@ from tests.store.world import Connections
 SEQUENCES = 50
 """How many a run makes: a seed repeats only a run of the same length."""
 
-STEPS = 40
+STEPS = 32
 
 
 def run_sequences(url: str, seed: int, *, shrink: bool = False) -> None:
