@@ -40,7 +40,7 @@ _BATCHES_NAMED = 20
 
 
 def build_checks(defined: DefinedCollection) -> dg.Definitions:
-    """The checks, and the job that runs them by themselves; `look_after` is what asks every hour."""
+    """The checks, and the job that runs them by themselves; `check_sensor` asks every hour."""
     if not defined.computed:
         return dg.Definitions()
     specs = list(check_specs(defined))

@@ -5,11 +5,12 @@
 -- `signal` is what the visit had planned with when the call started; `call` is false where no call was made (blocked,
 -- fresh) and `cached` where it was another cell's, whose answer this one takes: that counts as an answer, and is booked
 -- as saved instead of made; `demanded` is then the signal of the call that brought it; `retry` is a failure that will be
--- tried again and leaves the cell alone; `leaving` rows are released in this same transaction, which spares a write of their work; `reads` are earlier results of the batch that
--- it has read, as how many places they are before it. `leaves` is, with the last result of a visit that has nothing left to
--- do and met all that was asked for, how often demand had come when it planned: its row's work goes here, unless more has
--- come since (R6) (by `release`, as others do, it cost a look-up and 6 µs a row more). Models, tokens and costs come as empty arrays where no call of the
--- batch had a model; a cost of null is not known, and where `cached` it is what the call that was spared had cost.
+-- tried again and leaves the cell alone; `leaving` rows are released in this same transaction, which spares a write of
+-- their work; `reads` are earlier results of the batch that it has read, as how many places they are before it. `leaves` is,
+-- with the last result of a visit that has nothing left to do and met all that was asked for, how often demand had come
+-- when it planned: its row's work goes here, unless more has come since (R6). (By `release`, as others do, it cost a
+-- look-up and 6 µs a row more.) Models, tokens and costs come as empty arrays where no call of the batch had a model; a
+-- cost of null is not known, and where `cached` it is what the call that was spared had cost.
 -- `state`: 'proposed' is an answer that is held for review, unless it is the one that is shown; 'waiting' is what a plan
 -- found without a call, that a cell asked for by name has an input on its way.
 with item as (

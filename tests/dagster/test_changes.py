@@ -77,6 +77,14 @@ def ask(location: Location, *ranges: tuple[int, int], key: str | None = None, re
     )
 
 
+def reported(filled: Location, column: str, batch: str, dispatch_id: int) -> None:
+    """What a run has reported of its dispatch."""
+    event = dg.AssetMaterialization(
+        filled.defined.column_key(column), partition=batch, metadata={"dispatch": dispatch_id, "cells": 3}
+    )
+    filled.instance.report_runless_asset_event(event)
+
+
 def dead_run(location: Location, *, noted: bool = True, canceled: bool = False) -> tuple[dg.DagsterRun, int]:
     """A run that was lost while its dispatch goes on."""
     run = location.create_run("one", "two")
@@ -246,10 +254,7 @@ def test_what_a_run_that_died_left_is_reported_once(
         assert Memory.parse(cursor).pending == {made}
         monkeypatch.setattr(following, "_SOON", 0.0)
     # It had reported a part.
-    key = filled.defined.column_key("b")
-    filled.instance.report_runless_asset_event(
-        dg.AssetMaterialization(key, partition="one", metadata={"dispatch": made, "cells": 3})
-    )
+    reported(filled, "b", "one", made)
     old = cursor
     cursor = look(filled, old)
     look(filled, old)
@@ -269,10 +274,7 @@ def test_a_run_that_failed_after_it_had_reported_is_left_as_it_is(
     work(filled)
     for column in "bcn":  # a check that blocks, or too many errors: all is there, and the run has said why it failed
         for batch in ("one", "two"):
-            event = dg.AssetMaterialization(
-                filled.defined.column_key(column), partition=batch, metadata={"dispatch": made, "cells": 3}
-            )
-            filled.instance.report_runless_asset_event(event)
+            reported(filled, column, batch, made)
     cursor = look(filled, cursor)
     assert Memory.parse(cursor).pending == set()
     assert counts(filled) == {(column, batch): [3] for column in "bcn" for batch in ("one", "two")}

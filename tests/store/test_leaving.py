@@ -27,6 +27,14 @@ def shown(connection: Connection, made: Made) -> object:
     return next(cell.value for cell in cells if cell.column_id == made.id("b"))
 
 
+def assert_goes_on_with_the_edit(connection: Connection, made: Made, claimer: Claimer, flushed: Flushed) -> None:
+    (one,) = flushed.released
+    assert one.outcome == "kept"
+    assert one.reading is not None
+    assert claimer.visit(one.reading) == ["b"]
+    assert shown(connection, made) == "b(edited)"
+
+
 def test_R7_what_leaves_gives_its_slot_back_and_ends_its_dispatch(connection: Connection) -> None:
     made, claimer, visit, results, releases = about_to_leave(connection)
     flushed = claimer.flush(results, releases)
@@ -46,12 +54,8 @@ def test_R6_demand_that_commits_before_a_row_leaves_keeps_it(connection: Connect
     made, claimer, _, results, releases = about_to_leave(connection)
     edit(connection, made.collection.id, 1, {made.id("a"): "edited"}, actor="me")
     flushed = claimer.flush(results, releases)
-    (one,) = flushed.released
-    assert one.outcome == "kept"
     assert not flushed.freed.total()
-    assert one.reading is not None
-    assert claimer.visit(one.reading) == ["b"]
-    assert shown(connection, made) == "b(edited)"
+    assert_goes_on_with_the_edit(connection, made, claimer, flushed)
 
 
 def test_R6_demand_that_is_open_when_a_row_leaves_keeps_it(
@@ -63,11 +67,7 @@ def test_R6_demand_that_is_open_when_a_row_leaves_keeps_it(
         edit(editor, made.collection.id, 1, {made.id("a"): "edited"}, actor="me")
         flushed: Future[Flushed] = beside(flush, storing, claimer.id, results, releases)
         wait_for_lock(connection, "autofill storing")
-    (one,) = flushed.result().released
-    assert one.outcome == "kept"
-    assert one.reading is not None
-    assert claimer.visit(one.reading) == ["b"]
-    assert shown(connection, made) == "b(edited)"
+    assert_goes_on_with_the_edit(connection, made, claimer, flushed.result())
 
 
 def test_R6_demand_that_waits_for_a_row_that_leaves_makes_new_work(
