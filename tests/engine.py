@@ -35,8 +35,6 @@ from cell_engine.store.migrating import migrate
 from cell_engine.store.results import Ending, Flushed, Release, Result, end_dispatches, flush
 from cell_engine.worker import run_worker
 
-MEMORY = Path("/dev/shm")  # where initdb's many small writes to disk cost nothing
-
 CHAIN = """
 namespace: test
 name: chain
@@ -228,7 +226,7 @@ class Claimer:
 @contextmanager
 def own_home() -> Iterator[Path]:
     """The home of a server of the test's own, which it may start, stop and kill; gone at the end."""
-    folder = Path(tempfile.mkdtemp(prefix="autofill-test-", dir=MEMORY if MEMORY.is_dir() else None))
+    folder = Path(tempfile.mkdtemp(prefix="autofill-test-"))
     folder.chmod(0o755)  # as root, the server runs as another user, and has to get in
     try:
         yield folder / "home"

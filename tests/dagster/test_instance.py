@@ -4,8 +4,10 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import dagster as dg
 import psycopg
@@ -22,9 +24,10 @@ from cell_engine.settings import Settings
 
 
 @pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
     monkeypatch.delenv(URL_VARIABLE, raising=False)
-    return Settings(home=tmp_path / "home")
+    with TemporaryDirectory() as folder:  # its path is short enough for a socket's, as most homes' are
+        yield Settings(home=Path(folder, "home"))
 
 
 def test_it_is_prepared_by_several_at_once_and_dagster_loads_it(

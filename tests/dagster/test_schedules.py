@@ -30,7 +30,7 @@ from cell_engine.specs.schedule import check_cron
 from cell_engine.store.applying import Applied, apply
 from cell_engine.store.changes import edit
 from cell_engine.store.database import Connection
-from tests.engine import MEMORY, Claimer, make
+from tests.engine import Claimer, make
 
 ROME = ZoneInfo("Europe/Rome")
 SPEC = """
@@ -120,7 +120,7 @@ def daemon(database: str, connection: Connection, tmp_path: Path, monkeypatch: p
     )
     nothing_runs = {"run_launcher": {"module": "dagster._core.test_utils", "class": "MockedRunLauncher"}}
     with (
-        TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as home,
+        TemporaryDirectory() as home,
         instance_for_test(overrides=nothing_runs, temp_dir=home) as instance,
         create_test_daemon_workspace_context(target, instance) as context,
     ):

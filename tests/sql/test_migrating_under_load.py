@@ -94,10 +94,14 @@ def test_workers_before_and_after_a_migration_work_on_beside_it_and_nothing_fail
         assert before == (release - 1,)
         assert connection.execute("select version_num::int from public.autofill_schema").fetchone() == (release,)
         stack.enter_context(running_worker(database, watch=new))
-        again = dispatch(
-            connection, made.collection.id, RangeScope(((1, ROWS),)), force=True, reason="reprocess", actor="me"
-        )
-        eventually(connection, "select ended_at is not null from autofill.dispatch where id = %s", again, seconds=60)
+        deadline = time.monotonic() + 60
+        while not new.claimed:  # the old one may have done all before the new one looks
+            assert time.monotonic() < deadline, "the new worker claims nothing"
+            again = dispatch(
+                connection, made.collection.id, RangeScope(((1, ROWS),)), force=True, reason="reprocess", actor="me"
+            )
+            ended = "select ended_at is not null from autofill.dispatch where id = %s"
+            eventually(connection, ended, again, seconds=60)
         over.set()
         editing.join(30)
         eventually(connection, "select not exists (select from autofill.dispatch where ended_at is null)", seconds=60)

@@ -26,7 +26,7 @@ from cell_engine.store.reading import status_counts
 from cell_engine.store.schema import newest
 from cell_engine.store.upkeep import keep_partitions, keep_up, vacuum_work
 from cell_engine.store.wide_view import refresh_views
-from tests.engine import MEMORY, eventually, make, running_worker
+from tests.engine import eventually, make, running_worker
 from tests.store import sequences
 
 
@@ -40,7 +40,7 @@ def oldest(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             raise
         pytest.skip(str(error))
     monkeypatch.setattr(server, "find_binaries", lambda _=None: binaries)
-    home = Path(tempfile.mkdtemp(prefix="autofill-test-", dir=MEMORY if MEMORY.is_dir() else None))
+    home = Path(tempfile.mkdtemp(prefix="autofill-test-"))
     home.chmod(0o755)
     try:
         url = ensure(home).dsn("postgres")
