@@ -12,7 +12,7 @@ order come to the same end.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import blake2b
@@ -150,6 +150,9 @@ class Current:
     stale: bool = False
 
 
+Found: TypeAlias = "Blocked | Unfound | Current | Waiting"
+
+
 class Plan(NamedTuple):
     due: tuple[Due, ...] = ()
     blocked: tuple[Blocked, ...] = ()
@@ -158,7 +161,7 @@ class Plan(NamedTuple):
     unfound: tuple[Unfound, ...] = ()
 
     @property
-    def found(self) -> "tuple[Blocked | Unfound | Current | Waiting, ...]":
+    def found(self) -> tuple[Found, ...]:
         """What needs no call."""
         return (*self.blocked, *self.unfound, *self.current, *self.waiting)
 
@@ -180,14 +183,14 @@ def plan(
     version: Version,
     asked: Mapping[int, Asked],
     unsettled: Collection[int] = (),
-    among: Sequence[Column] | None = None,
+    answer: Callable[[Due], bool] | None = None,
 ) -> Plan:
     """The calls that are due now, and the cells that are blocked, not found for want of an input, or current again.
 
     `asked` is the row's explicit demand by column id. `unsettled` are columns whose answer is on its way (in flight,
-    or to be tried again): they are not due, and what reads them waits. `among`, in dependency order, are all that may
-    have become due where the others have been planned, and nothing is unsettled (None: any). One pass in dependency
-    order: O(columns + deps).
+    or to be tried again): they are not due, and what reads them waits. `answer` is shown each call as it is found due;
+    it returns True where it has put the answer into `row.cells` at once, and then the call is not among those due, and
+    what reads it is planned with it. One pass in dependency order: O(columns + deps).
     """
     if row.deleted:
         return Plan()
@@ -201,9 +204,7 @@ def plan(
     resting: set[int] = set()  # columns that wait for the end of a review, which no visit waits for
     stuck: dict[int, Shown] = {}  # what columns show that this very pass has found blocked, or not found
     cells, by_id, reads = row.cells, version.by_id, version.reads
-    if among is not None and PROPOSED in [cell.error_class for cell in cells.values()]:
-        among = None  # what rests is known by what it reads
-    for column in version.computed if among is None else among:
+    for column in version.computed:
         if column.id in unsettled:
             continue
         cell = cells.get(column.id, _NO_CELL)
@@ -267,9 +268,11 @@ def plan(
                 for dep in column.deps:
                     if dep.silent:
                         del inputs[dep.column]
-            due.append(Due(column, inputs, mark, read_change, forced))
-            if not cell.user_set:
-                moving.add(column.id)
+            call = Due(column, inputs, mark, read_change, forced)
+            if answer is None or not answer(call):
+                due.append(call)
+                if not cell.user_set:
+                    moving.add(column.id)
         elif not stale and cell.read_change < read_change:
             current.append(Current(column, read_change))
     return Plan(tuple(due), tuple(blocked), tuple(current), tuple(waiting), tuple(unfound))

@@ -111,7 +111,7 @@ class Requests(NamedTuple):
 
 def requests_of(column: Column, inputs: Mapping[int, Json], names: Mapping[int, str]) -> Requests:
     """Of an ``llm`` column's cell."""
-    parts = chunked(Call(column, inputs, names, "", 0, "", 0.0))
+    parts = chunked(Call(column, inputs, names, "", 0, (), 0.0))
     if parts is None:
         return Requests(1, _characters(column.settings, inputs, names))
     calls = list(parts.requests("x" * ANSWER_CHARACTERS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from cell_engine.log import redact_text
 from cell_engine.shares import ProviderKey
@@ -66,9 +66,9 @@ class Call:
 
     ``inputs`` are by id of the columns read; one of None is optional and absent. ``names`` is what a prompt and a
     function call columns, by id: their keys, so that a rename changes neither. ``collection`` is
-    "namespace/name". ``deadline`` is the time for all of it, in seconds. ``idempotency_key`` is the same whenever
-    the same demand is computed again, because a call may be repeated after a crash. ``traffic`` is for the kind to fill
-    in, where the call goes to an endpoint. ``previous`` is there where the last answer came with details.
+    "namespace/name". ``identity`` is what ``idempotency_key`` is made of. ``deadline`` is the time for all of it, in
+    seconds. ``traffic`` is for the kind to fill in, where the call goes to an endpoint. ``previous`` is there where the
+    last answer came with details.
     """
 
     column: Column
@@ -76,14 +76,18 @@ class Call:
     names: Mapping[int, str]
     collection: str
     row_id: int
-    idempotency_key: str
+    identity: tuple[str | int, ...]
     deadline: float
     traffic: Traffic | None = None
     previous: Previous | None = None
 
+    @property
+    def idempotency_key(self) -> str:
+        """The same whenever the same demand is computed again, because a call may be repeated after a crash."""
+        return ":".join(map(str, self.identity))
 
-@dataclass(frozen=True)
-class Answer:
+
+class Answer(NamedTuple):
     """A value that fits the column's type, and what it took: tokens of every try, cached ones among those in, reasoning
     ones among those out; ``cost`` in billionths of a dollar, None if unknown (no price, or no usage told).
 

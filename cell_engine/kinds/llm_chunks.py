@@ -101,7 +101,7 @@ class Chunked:
         if isinstance(outcome, Failure):
             return outcome
         chunks: dict[str, Json] = {"count": len(self.parts), "failed": failed}
-        return replace(outcome, details={**(outcome.details or {}), "chunks": chunks})
+        return outcome._replace(details={**(outcome.details or {}), "chunks": chunks})
 
     def requests(self, note: str) -> Iterator[Call]:
         """All that will be asked where no part fails and each comes to ``note``: for a dry run, which sends none."""
@@ -121,7 +121,7 @@ class Chunked:
         if not checked.evidence:
             said = ", ".join(shorten(claim.quote, 120) for claim in claims[:3])
             return Failure("unsupported", f"The model answered from its parts, and no quote stands in the text: {said}")
-        return replace(answer, details={**(answer.details or {}), "evidence": checked.evidence})
+        return answer._replace(details={**(answer.details or {}), "evidence": checked.evidence})
 
     async def _part(self, part: Part, ask: Ask, remembered: Remembered) -> str | Failure:
         call = self._map(part)

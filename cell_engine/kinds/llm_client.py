@@ -15,7 +15,7 @@ import httpx2
 import openai
 from pydantic import BaseModel, Field, ValidationError
 
-from cell_engine.kinds.base import Failure, Outcome, Traffic
+from cell_engine.kinds.base import Answer, Failure, Outcome, Traffic
 from cell_engine.kinds.limits import note_limits
 from cell_engine.kinds.provider_errors import OversizedError, failure_of
 from cell_engine.prices import prices
@@ -96,15 +96,15 @@ class Spent:
             self.cost += price.cost(usage.prompt_tokens, cached, tokens_out)
 
     def on(self, outcome: Outcome) -> Outcome:
-        return replace(
-            outcome,
-            model=self.model,
-            tokens_in=self.tokens_in,
-            tokens_out=self.tokens_out,
-            tokens_cached=self.tokens_cached,
-            tokens_reasoning=self.tokens_reasoning,
-            cost=self.cost,
-        )
+        spent: dict[str, Any] = {
+            "model": self.model,
+            "tokens_in": self.tokens_in,
+            "tokens_out": self.tokens_out,
+            "tokens_cached": self.tokens_cached,
+            "tokens_reasoning": self.tokens_reasoning,
+            "cost": self.cost,
+        }
+        return outcome._replace(**spent) if isinstance(outcome, Answer) else replace(outcome, **spent)
 
 
 def _count(details: object, name: str) -> int:

@@ -151,7 +151,7 @@ class _Run:
             collection=prepared.collection.full_name,
             row_id=row_id,
             # never that of a call whose answer goes into a cell
-            idempotency_key=f"preview:{self._preview.dispatch_id}:{row_id}:{column.id}:{number}",
+            identity=("preview", self._preview.dispatch_id, row_id, column.id, number),
             deadline=column.timeout,
         )
         kind = self._kinds[column.job_type]

@@ -3,7 +3,7 @@
 A column's numeric `id` is the database's and survives renames, as does its `key`; `name` is for people.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import TopologicalSorter
@@ -190,12 +190,6 @@ class Version:
             source.id: tuple(one for one in self.computed if any(dep.column == source.id for dep in one.deps))
             for source in self.columns
         }
-
-    def readers_of(self, column_ids: Sequence[int]) -> Sequence["Column"]:
-        """The columns that read any of these directly, in the order of `computed`."""
-        if len(column_ids) == 1:
-            return self.readers[column_ids[0]]
-        return [column for column in self.computed if any(dep.column in column_ids for dep in column.deps)]
 
     @cached_property
     def input_columns(self) -> tuple[Column, ...]:

@@ -59,7 +59,7 @@ def ask(connection: Connection, worker_id: UUID, asks: Sequence[Ask]) -> list[To
     """What becomes of each, in order. Safe to repeat where the answer was lost: an owner stays the owner."""
     columns = _columns(asks)
     with connection.transaction():
-        run(connection, "transaction_claiming")  # what is lost in a crash is only a key given out twice
+        run(connection, "transaction_asynchronous")  # what is lost in a crash is only a key given out twice
         leases = numbers([one.lease for one in asks])
         found = run(connection, "cache_ask", worker_id=worker_id, **columns, leases=leases).fetchall()
         told = [
@@ -124,7 +124,7 @@ def wake(connection: Connection, ended: Mapping[bytes, bool]) -> int:
     while left:
         most = numbers([WAKE_ROWS if answered else 1 for _, answered in left])
         with connection.transaction():
-            run(connection, "transaction_claiming")
+            run(connection, "transaction_asynchronous")
             fingerprints = binaries([fingerprint for fingerprint, _ in left])
             found = run(connection, "cache_wake", fingerprints=fingerprints, most=most).fetchall()
         woken += sum(one.rows for one in found)

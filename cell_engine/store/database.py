@@ -1,13 +1,15 @@
 """Connections, and the statements of `dbt_like_sql/statements`, one file each."""
 
+import re
 from functools import cache
 from json import JSONDecoder
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import psycopg
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 from psycopg.rows import namedtuple_row
-from psycopg.types.json import set_json_loads
 
 SQL = Path(__file__).parents[2] / "dbt_like_sql"
 
@@ -36,17 +38,19 @@ def connect(url: str, *, application: str, statement_timeout: float = 0) -> Conn
         connect_timeout=10,
         options=" ".join(f"-c {name}={value}" for name, value in settings.items()),
     )
-    set_json_loads(_load_json, connection)
+    for name in ("json", "jsonb"):
+        connection.adapters.register_loader(name, _JsonLoader)
     return connection
 
 
-def _load_json(data: str | bytes) -> Any:
-    # What the server sends is one JSON text in UTF-8, without white space around it: `json.loads`, which looks for all
-    # of that, takes twice as long (five of them a visit).
-    return _DECODER.raw_decode(data if isinstance(data, str) else str(data, "utf-8"))[0]
+class _JsonLoader(Loader):
+    def load(self, data: Buffer) -> Any:
+        # What the server sends is one JSON text in UTF-8, without white space around it: `json.loads`, which looks for
+        # all of that, takes three times as long (two of them or more a visit).
+        return _scan(str(data, "utf-8"), 0)[0]
 
 
-_DECODER = JSONDecoder()
+_scan = JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 @cache
@@ -55,6 +59,22 @@ def statement(name: str) -> bytes:
     return (SQL / "statements" / f"{name}.sql").read_bytes()
 
 
+@cache
+def _numbered(name: str) -> tuple[bytes, list[str]]:
+    """A statement with numbered parameters, as the server takes it, and their names in that order. Where the text is
+    long, the driver would look for them in each call anew."""
+    text = statement(name).decode()
+    names = list(dict.fromkeys(_PARAMETER.findall(text)))
+    if names:
+        text = _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text).replace("%%", "%")
+    return text.encode(), names
+
+
+_PARAMETER = re.compile(r"%\((\w+)\)s")
+
+
 def run(connection: Connection, name: str, /, **parameters: Any) -> Cursor:
-    """Execute one statement file. Prepared from the first call on: each is sent many times or not at all."""
-    return connection.execute(statement(name), parameters or None)
+    """Execute one statement file. Raises KeyError for a parameter that is missing."""
+    text, names = _numbered(name)
+    cursor = psycopg.RawCursor(connection, row_factory=connection.row_factory)
+    return cursor.execute(text, [parameters[one] for one in names] if names else None)

@@ -23,11 +23,14 @@ def give_out(
     job_types: Sequence[str],
     slots: int,
     sweep_slots: int,
+    freed: Mapping[int, int],
     bounds: Mapping[tuple[int, str], int],
     bound: int | None,
 ) -> list[Share]:
-    """Up to `slots` slots of the lanes the worker can serve, in the caller's transaction; see `claims.claim`."""
+    """Up to `slots` slots of the lanes the worker can serve, in the caller's transaction, after those `freed` have come
+    back; see `claims.claim`."""
     run(connection, "claim_lock")
+    give_back(connection, worker_id, freed)
     found = run(
         connection,
         "claim_lanes",

@@ -19,11 +19,11 @@ SWEEP_WINDOWS = 10
 
 @dataclass(slots=True)
 class Swept:
-    """What is now this worker's: rows just begun, each with its sweep, as the statements have them, and (collection id,
+    """What is now this worker's: sweeps with their rows just begun, as the statements have them, and (collection id,
     row id) of those that were queued already. `dispatches` are those whose end may have come. `goes_on`: a sweep for
     few has found nothing yet in all that was examined."""
 
-    begun: list[tuple[Any, Any]] = field(default_factory=list)
+    begun: list[tuple[Any, list[Any]]] = field(default_factory=list)
     taken: list[tuple[int, int]] = field(default_factory=list)
     dispatches: list[int] = field(default_factory=list)
     goes_on: bool = False
@@ -113,7 +113,7 @@ def _walk(
             if one.sweep_id is None:
                 swept.taken.append((one.collection_id, one.row_id))
             else:
-                swept.begun += [(row, one) for row in fresh[one.sweep_id]]
+                swept.begun.append((one, fresh[one.sweep_id]))
     advanced = run(
         connection,
         "sweep_advance",

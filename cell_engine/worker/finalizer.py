@@ -96,7 +96,7 @@ class Finalizer:
     def submit(self, entry: Entry) -> None:
         """Store a visit's results, then its release, in one transaction; its worker delivers when it has committed."""
         self._entries.append(entry)
-        if len(self._entries) == 1 or self._is_batch():
+        if not self._arrived.is_set() and (len(self._entries) == 1 or self._is_batch()):
             self._arrived.set()
 
     def _is_batch(self) -> bool:

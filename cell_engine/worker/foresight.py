@@ -1,8 +1,8 @@
-"""Whether anything follows from results that are not stored yet: if not, a row leaves with them, in one batch."""
+"""What follows from results that are not stored yet. If nothing does, a row leaves with them, in one batch."""
 
 from collections.abc import Collection, Sequence
 
-from cell_engine.plan import Cell, Row, plan
+from cell_engine.plan import Cell, Found, Row, plan
 from cell_engine.specs.version import Version
 from cell_engine.store.claims import Reading
 from cell_engine.store.results import Result
@@ -47,3 +47,15 @@ def _is_change(result: Result, cell: Cell | None) -> bool:
     if result.retry:
         return False
     return result.error_class is not None or result.value != (None if cell is None else cell.ai_value)
+
+
+def unmoved(found: Sequence[Found], moved: Collection[int], version: Version) -> list[Found]:
+    """Those whose numbers are not of what they read among the columns `moved`, by id, nor among each other."""
+    place = {column.id: place for place, column in enumerate(version.computed)}
+    passed, kept = set(moved), []
+    for one in sorted(found, key=lambda one: place[one.column.id]):
+        if passed.isdisjoint(version.reads[one.column.id]):
+            kept.append(one)
+        else:
+            passed.add(one.column.id)
+    return kept

@@ -251,7 +251,7 @@ class Worker:
     async def learn(self, reading: Reading, link: Link) -> None:
         while True:
             try:
-                await self._know(reading, link)
+                await self._know((reading.key.collection_id, reading.version), link)
                 return
             except psycopg.OperationalError as error:
                 log.warning("a version waits for the database", error=str(error).strip())
@@ -319,8 +319,8 @@ class Worker:
             claimed = await self._claim_link.call(
                 _claim, token, self._job_types, free, sweep_slots, freed, self._bounds()
             )
-            for reading in claimed.visits:
-                await self._know(reading, self._claim_link)
+            for which in {(one.key.collection_id, one.version) for one in claimed.visits} - self._versions.keys():
+                await self._know(which, self._claim_link)
         except psycopg.Error as error:
             log.warning("cannot claim", error=str(error).strip())
             await self._recover(token.claim)
@@ -397,7 +397,7 @@ class Worker:
         now = asyncio.get_running_loop().time()
         calling = {}
         for identity, visit in self._visits.items():
-            if not visit.calling and identity not in self._marked:
+            if not visit.calling and (not self._marked or identity not in self._marked):
                 continue
             columns = tuple(id for id, one in visit.calling.items() if now - one.started >= seconds)
             if columns != self._marked.get(identity, ()):
@@ -430,8 +430,8 @@ class Worker:
             lease=self._lease,
         )
 
-    async def _know(self, reading: Reading, link: Link) -> None:
-        which = (reading.key.collection_id, reading.version)
+    async def _know(self, which: tuple[int, int], link: Link) -> None:
+        """The version of a collection, by its id and number."""
         if which not in self._versions:
             version, name = await link.call(_load, *which)
             self._versions[which] = version
@@ -440,9 +440,9 @@ class Worker:
                 kind = self.kinds.get(column.job_type)
                 key = None if kind is None else kind.provider(column)
                 if key is not None:
-                    endpoints.setdefault((reading.key.collection_id, column.job_type), set()).add(key)
+                    endpoints.setdefault((which[0], column.job_type), set()).add(key)
             self._endpoints |= endpoints
-            self._names[reading.key.collection_id] = name
+            self._names[which[0]] = name
 
 
 def _claim(

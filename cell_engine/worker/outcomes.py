@@ -9,9 +9,9 @@ from cell_engine.plan import (
     BLOCKED,
     NOT_FOUND,
     PROPOSED,
-    Blocked,
     Cell,
     Current,
+    Found,
     Unfound,
     Waiting,
     is_held,
@@ -44,7 +44,7 @@ def addressed(reading: Reading, column_id: int, read_change: int) -> Result:
     )
 
 
-def found_by_plan(reading: Reading, step: Blocked | Unfound | Current | Waiting) -> Result:
+def found_by_plan(reading: Reading, step: Found) -> Result:
     """What a plan found without a call."""
     result = addressed(reading, step.column.id, step.read_change)
     if isinstance(step, Unfound):
@@ -107,22 +107,25 @@ def _raised(error: BaseException) -> Failure:
 def cell_after(cell: Cell | None, result: Result, change: int) -> Cell:
     """The cell as the store has it after `result`; the change number is 0 where none moved."""
     before = cell or Cell()
+    answers = result.call and result.error_class is None
     refreshed = not result.call and result.error_class is None
     held = result.state == "proposed" and result.error_class is None
+    called = before.called
+    if result.call:
+        called = max(called, min(result.signal, result.demanded) if result.cached else result.signal)
+    # By position, in the order of its fields, as elsewhere on this path: by name it takes twice as long.
     return Cell(
-        user_set=before.user_set,
-        user_value=before.user_value,
-        ai_value=result.value if result.call and result.error_class is None else before.ai_value,
-        fingerprint=before.fingerprint if refreshed else result.fingerprint,
-        called=max(before.called, min(result.signal, result.demanded) if result.cached else result.signal)
-        if result.call
-        else before.called,
-        demanded=0 if result.call else max(before.demanded, result.demanded),
-        change=change or before.change,
-        read_change=result.read_change,
-        error_class=PROPOSED if held else before.error_class if refreshed else result.error_class,
-        details=result.details if result.call and result.error_class is None else before.details,
-        held=_held_after(before, result, held),
+        before.user_set,
+        before.user_value,
+        result.value if answers else before.ai_value,
+        before.fingerprint if refreshed else result.fingerprint,
+        called,
+        0 if result.call else max(before.demanded, result.demanded),
+        change or before.change,
+        result.read_change,
+        PROPOSED if held else before.error_class if refreshed else result.error_class,
+        result.details if answers else before.details,
+        _held_after(before, result, held),
     )
 
 

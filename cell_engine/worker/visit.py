@@ -14,21 +14,21 @@ news, a slot). A task and a future for each of a few thousand visits a second co
 import asyncio
 import math
 import random
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from cell_engine.kinds.apart import Apart
 from cell_engine.kinds.base import Call, Kind, Previous
-from cell_engine.plan import Cell, Due, Plan, plan
+from cell_engine.plan import Cell, Due, plan
 from cell_engine.specs.version import Column, Version
 from cell_engine.store.cache import Ask
 from cell_engine.store.claims import Reading, RowKey
 from cell_engine.store.results import Ending, Release, Result, Stored, owes
 from cell_engine.worker.calls import Awaited, Called, Calls, Hit, Order, Task
 from cell_engine.worker.finalizer import Answered, Entry
-from cell_engine.worker.foresight import nothing_follows
+from cell_engine.worker.foresight import nothing_follows, unmoved
 from cell_engine.worker.holds import Holds, Refused, refused
 from cell_engine.worker.judging import judge
 from cell_engine.worker.meter import Meter
@@ -167,12 +167,9 @@ class Visit:
             self._news = False
             self._submit([], reread=True)
             return
-        steps, answered = self._plan()
-        found = [found_by_plan(self._reading, one) for one in steps.found]
-        if answered and not found:
-            self._plan_on(answered)
-        elif answered or found:
-            self._submit(answered + found)
+        results, is_over = self._plan()
+        if results:
+            self._submit(results, self._leave(results) if is_over else None)
         elif not self.calling:
             self._submit([], self._rest.release(self._reading, ()))
 
@@ -182,7 +179,7 @@ class Visit:
         if self._given_up or self._is_lost:
             self._host.forget(self)
             return
-        if not all(one.won for one in answer.stored):
+        if False in [one.won for one in answer.stored]:
             self._lose()
             return
         if answer.released is not None:
@@ -214,69 +211,66 @@ class Visit:
 
     # ---- plan and call
 
-    def _plan(self, before: Sequence[Result] = (), last: Sequence[Result] = ()) -> tuple[Plan, list[Result]]:
-        """Plan, and start what is due as far as the slots go; also returns the results of calls that answered at once.
-
-        After results that are not stored yet, `before`, only such calls are made, and each cell once; `last` are those
-        among them that nothing has been planned with.
-        """
+    def _plan(self) -> tuple[list[Result], bool]:
+        """Plan, and start what is due as far as the slots go. Returns what is to be stored at once, and whether nothing
+        follows from it."""
         reading = self._reading
         version = self._host.version(reading.key.collection_id, reading.version)
-        unsettled = self._unsettled()
-        # A chain of four is planned in seven steps and not in sixteen.
-        among = version.readers_of([one.column_id for one in last]) if last and not unsettled else None
-        steps = plan(reading.row, version, reading.asked, unsettled, among)
-        answered: list[Result] = []
+        answered: dict[int, Result] = {}
+        called: list[tuple[Due, Call]] = []
         self._held_back = False
-        places = {one.column_id: place for place, one in enumerate(before)}
-        for due in steps.due:
-            column = due.column
-            kind = self._host.kinds.get(column.job_type)
-            rounds = self._rounds.get(column.id, 0)
-            is_suspect = self._is_suspect(column.id)
-            if column.id in places:
-                self._held_back = True
-            elif kind is None:
-                self._rest.elsewhere[column.id] = column.job_type
-            elif rounds >= ROUNDS:
-                self._rest.spent.add(column.id)
-            elif is_suspect and not self._host.apart.free:
-                self._rest.waiting[column.id] = Wait(random.uniform(*PLACE_SECONDS), True)  # noqa: S311
+        answer = partial(self._answer, version, answered, called)
+        steps = plan(reading.row, version, reading.asked, self._unsettled(), answer)
+        for due, call in called:
+            if not answered.keys().isdisjoint(version.reads[due.column.id]):
+                self._held_back = True  # it may take money, and what it reads is not stored yet
             elif len(self.calling) < self.slots:
-                call = self._call(due, version)
-                outcome = None if is_suspect else outcome_at_once(kind, call)
-                if outcome is not None:
-                    self._rounds[column.id] = rounds + 1
-                    result = self._result(due, reading, Called(outcome))
-                    if before:
-                        place = len(before) + len(answered)
-                        result.reads = tuple([place - places[read] for read in due.inputs if read in places])
-                    answered.append(result)
-                elif before:
-                    self._held_back = True
-                else:
-                    self._start(due, call)
+                self._start(due, call)
             else:
                 self._held_back = True
                 if reading.priority == "edit" and not self.wants_slot:
                     self.wants_slot = True
                     self._host.want_slot(self)
-        return steps, answered
+        results = list(answered.values())
+        if steps.found:
+            found = unmoved(steps.found, answered, version) if answered else steps.found
+            return results + [found_by_plan(reading, one) for one in found], False
+        return results, not (self.calling or self._held_back)
 
-    def _plan_on(self, results: list[Result]) -> None:
-        """From results of calls that answered at once, nothing else having been found; then store them all."""
-        last = results
-        while not (self.calling or self._held_back or True in [result.retry for result in last]):
-            if not last or self._nothing_follows(last, are_latest=True):
-                self._submit(results, self._leave(results))
-                return
-            for result in last:
+    def _answer(self, version: Version, answered: dict[int, Result], called: list[tuple[Due, Call]], due: Due) -> bool:
+        """The plan's `answer`: of a call that answers at once the result goes into `answered`, by column id; any other
+        that may be made now, into `called`."""
+        column = due.column
+        kind = self._host.kinds.get(column.job_type)
+        rounds = self._rounds.get(column.id, 0)
+        is_suspect = self._is_suspect(column.id)
+        if kind is None:
+            self._rest.elsewhere[column.id] = column.job_type
+        elif rounds >= ROUNDS:
+            self._rest.spent.add(column.id)
+        elif is_suspect and not self._host.apart.free:
+            self._rest.waiting[column.id] = Wait(random.uniform(*PLACE_SECONDS), True)  # noqa: S311
+        else:
+            call = self._call(due, version)
+            outcome = None
+            if not is_suspect and len(self.calling) < self.slots:
+                outcome = outcome_at_once(kind, call)
+            if outcome is None:
+                called.append((due, call))
+                return False
+            self._rounds[column.id] = rounds + 1
+            result = self._result(due, self._reading, Called(outcome))
+            if answered:
+                order = list(answered)
+                read = [id for id in version.reads[column.id] if id in answered]
+                result.reads = tuple([len(order) - order.index(id) for id in read])
+            answered[column.id] = result
+            if result.retry:
+                return False
+            if version.readers[column.id]:
                 self._settle(result, 0)
-            steps, last = self._plan(results, last)
-            results = results + last
-            if steps.found:
-                break  # their numbers are those of what is stored first
-        self._submit(results)
+            return True
+        return False
 
     def _admit(self, column: Column) -> int | Refused:
         """Whether it may be called now: not while it is held, nor for a budget that is spent."""
@@ -301,16 +295,10 @@ class Visit:
         asked = reading.asked.get(column.id)
         forced = asked.forced if asked is not None else 0
         key = reading.key
-        return Call(
-            column=column,
-            inputs=due.inputs,
-            names=version.keys,
-            collection=self._collection,
-            row_id=key.row_id,
-            idempotency_key=f"{key.collection_id}:{key.row_id}:{column.id}:{due.fingerprint.hex()}:{forced}",
-            deadline=column.timeout,
-            previous=_previous(reading.row.cells.get(column.id)),
-        )
+        identity = (key.collection_id, key.row_id, column.id, due.fingerprint.hex(), forced)
+        previous = _previous(reading.row.cells.get(column.id))
+        keys, collection = version.keys, self._collection
+        return Call(column, due.inputs, keys, collection, key.row_id, identity, column.timeout, None, previous)
 
     def _start(self, due: Due, call: Call) -> None:
         """Want a call that takes time: it begins when there is nothing more to wait for."""
@@ -377,7 +365,7 @@ class Visit:
         """The release in the same batch as the last results."""
         for result in results:
             result.leaving = not result.retry  # a failed attempt has to be kept
-        release = self._rest.release(self._reading, tuple(result.column_id for result in results if not result.retry))
+        release = self._rest.release(self._reading, tuple([one.column_id for one in results if not one.retry]))
         release.owes = owes(self._reading.asked, results)
         return release
 

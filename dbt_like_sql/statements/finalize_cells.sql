@@ -17,20 +17,21 @@ with item as (
     select * from unnest(
         %(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[], %(columns)s::smallint[],
         %(signals)s::bigint[], %(calls)s::boolean[], %(cached)s::boolean[], %(retries)s::boolean[],
-        %(leavings)s::boolean[],
-        %(values)s::jsonb[], %(error_classes)s::text[], %(errors)s::text[], %(fingerprints)s::bytea[],
-        %(read_changes)s::bigint[], %(demanded)s::bigint[], %(versions)s::int[], %(models)s::text[],
-        %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(tokens_cached)s::bigint[], %(tokens_reasoning)s::bigint[],
-        %(costs)s::bigint[], %(dispatches)s::bigint[], %(batches)s::int[], %(reads)s::text[], %(details)s::jsonb[],
-        %(states)s::text[], %(seconds)s::real[], %(leaves)s::int[]
+        %(leavings)s::boolean[], %(dispatches)s::bigint[], %(batches)s::int[], %(read_changes)s::bigint[],
+        %(demanded)s::bigint[], %(versions)s::int[], %(leaves)s::int[], %(error_classes)s::text[], %(models)s::text[],
+        %(states)s::text[], %(reads)s::text[], %(tokens_in)s::bigint[], %(tokens_out)s::bigint[],
+        %(tokens_cached)s::bigint[], %(tokens_reasoning)s::bigint[], %(costs)s::bigint[], %(seconds)s::real[],
+        %(errors)s::text[], %(fingerprints)s::bytea[], %(values)s::jsonb[], %(details)s::jsonb[]
     ) with ordinality as i (
-        collection_id, row_id, claim, column_id, signal, call, cached, retry, leaving, value, error_class, error,
-        fingerprint, read_change, demanded, version, model, tokens_in, tokens_out, tokens_cached, tokens_reasoning, cost,
-        dispatch_id, batch_id, reads, details, state, seconds, leaves, number
+        collection_id, row_id, claim, column_id, signal, call, cached, retry, leaving, dispatch_id, batch_id, read_change,
+        demanded, version, leaves, error_class, model, state, reads, tokens_in, tokens_out, tokens_cached,
+        tokens_reasoning, cost, seconds, error, fingerprint, value, details, number
     )
 ),
 judged as materialized (
-    select found.*,
+    -- What filters look at comes first, and what is long last: each of what follows takes a tuple apart up to the last of
+    -- what it looks at.
+    select
         -- an answer from the cache is as new as its call, and no newer than the demand
         case when cached then least(signal, demanded) when call then signal else 0 end as called,
         -- a blocked cell remembers also the force that came since the plan, which it meets
@@ -40,42 +41,40 @@ judged as materialized (
         case when is_written then
             case when user_set or same or (was_error and error_class is not null) then was_change
                  else nextval('autofill.signal') end
-        end as change
+        end as change,
+        found.*
     from (
-        select item.*, work.claim is not null as won, work.dispatch_id as visiting, work.cascade, work.attempts,
-            work.raised = item.leaves as ends, work.ctid as place, work.slots, work.owners,
-            -- a demand newer than the call is not met by it
-            coalesce((work.demand -> item.column_id::text ->> 0)::bigint <= item.signal and is_new, false) as asked,
-            not coalesce((work.demand -> item.column_id::text ->> 0)::bigint <= item.signal and is_new, true)
-                as asked_again,
-            case when (work.demand -> item.column_id::text ->> 0)::bigint <= item.signal and is_new
-                 then (work.demand -> item.column_id::text ->> 2)::bigint
-                 else coalesce(work.dispatch_id, item.dispatch_id) end as credited,
-            (work.demand -> item.column_id::text ->> 1)::bigint as forced_now,
+        select work.claim is not null as won,
+            work.claim is not null and row.deleted_at is null and collection_column.deleted_at is null
+                and not item.retry and (item.call or item.error_class is not null) as is_written,
+            cell.collection_id is not null as is_known, coalesce(cell.user_set, false) as user_set,
             row.deleted_at is not null or collection_column.deleted_at is not null as deleted,
+            item.error_class is null and cell.ai_value is not distinct from item.value and cell.error_class is null
+                and cell.computed_at is not null as same,
+            cell.computed_at is not null and cell.error_class is null and not cell.user_set as was_shown,
+            work.raised = item.leaves as ends,
+            -- a demand newer than the call is not met by it
+            coalesce(demand.signal <= item.signal and is_new, false) as asked,
+            not coalesce(demand.signal <= item.signal and is_new, true) as asked_again,
             -- a failed attempt; not what was told to wait, or would have met the same in any cell
             item.retry and item.error_class <> all('{rate_limited,waiting,quota,auth,model_missing}') as counts,
             -- for a file; since when stands in its work
             item.retry and item.error_class = 'waiting' as waits,
-            coalesce(work.waiting ? item.column_id::text, false) as has_waited,
-            work.claim is not null and row.deleted_at is null and collection_column.deleted_at is null
-                and not item.retry and (item.call or item.error_class is not null) as is_written,
-            cell.collection_id is not null as is_known, coalesce(cell.user_set, false) as user_set,
+            case when work.waiting is null then false else work.waiting ? item.column_id::text end as has_waited,
             cell.error_class is not null as was_error,
-            cell.change as was_change,
-            item.error_class is null and cell.ai_value is not distinct from item.value and cell.error_class is null
-                and cell.computed_at is not null as same,
-            cell.ai_value as was, cell.version as was_version, cell.model as was_model,
-            cell.computed_at as was_computed_at, cell.details as was_details,
-            cell.held as was_held,
-            cell.computed_at is not null and cell.error_class is null and not cell.user_set as was_shown
+            case when demand.signal <= item.signal and is_new then demand.dispatch_id
+                 else coalesce(work.dispatch_id, item.dispatch_id) end as credited,
+            work.dispatch_id as visiting, work.cascade, work.ctid as place, work.slots,
+            cell.change as was_change, demand.forced as forced_now, work.owners, work.attempts,
+            cell.version as was_version, cell.computed_at as was_computed_at, cell.model as was_model,
+            item.*, cell.ai_value as was, cell.details as was_details, cell.held as was_held
         from item
         join autofill.row on row.collection_id = item.collection_id and row.row_id = item.row_id
         join autofill.collection_column on collection_column.collection_id = item.collection_id
             and collection_column.id = item.column_id
         -- probed by key, whatever the statistics of these fast-changing tables say
         left join lateral (
-            select work.ctid, work.* from autofill.work
+            select work.ctid, work.*, work.demand -> item.column_id::text as of_column from autofill.work
             where work.collection_id = item.collection_id and work.row_id = item.row_id
             offset 0
         ) as work on work.worker_id = %(worker_id)s and work.claim = item.claim
@@ -85,10 +84,15 @@ judged as materialized (
               and cell.column_id = item.column_id
             offset 0
         ) as cell on true
+        -- taken apart once: written where they are used, these took 2 of 24 µs
+        cross join lateral (
+            select (work.of_column ->> 0)::bigint as signal, (work.of_column ->> 1)::bigint as forced,
+                (work.of_column ->> 2)::bigint as dispatch_id
+            offset 0
+        ) as demand
         -- a force that came while the cache was asked takes nothing that is older than itself
         cross join lateral (
-            select not item.cached
-                or coalesce((work.demand -> item.column_id::text ->> 1)::bigint <= item.demanded, true) as is_new
+            select not item.cached or coalesce(demand.forced <= item.demanded, true) as is_new
         ) as answer
     ) as found
 ),

@@ -82,7 +82,7 @@ def _body(sheet: Sheet, row_id: int) -> dict[str, Any]:
     """What the worker sends for the row, as a plain loop would have it ready."""
     (column,) = sheet.version.computed
     inputs = {sheet.input: f"value {row_id}"}
-    call = Call(column, inputs, sheet.version.keys, "bench/answers", row_id, "", column.timeout)
+    call = Call(column, inputs, sheet.version.keys, "bench/answers", row_id, (), column.timeout)
     return llm_request.body(call, llm_request.messages(call))
 
 

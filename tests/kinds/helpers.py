@@ -52,7 +52,7 @@ def call(column: Column, *inputs: Json, deadline: float = 10) -> Call:
         names={number: "abcdefgh"[number - 1] for number in range(1, len(inputs) + 1)},
         collection="demo/packages",
         row_id=1,
-        idempotency_key="key-1",
+        identity=("key-1",),
         deadline=deadline,
     )
 

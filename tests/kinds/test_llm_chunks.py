@@ -278,6 +278,6 @@ async def test_a_spec_with_chunks_makes_calls_in_parts(scripted: LlmKind, provid
     spec = compile_text(SPEC + "".join(f"      {line}\n" for line in more.splitlines()))
     (bound,) = (one for one in spec.bind({"text": 7, "ends": 8}) if one.kind == "llm")
     provider.script = answers("a", "b", "c", "d", "2026-03-01")
-    asking = Call(bound, {7: TEXT}, {7: "text"}, "demo/documents", 1, "key", 10)
+    asking = Call(bound, {7: TEXT}, {7: "text"}, "demo/documents", 1, ("key",), 10)
     outcome: Any = await scripted.compute(asking)
     assert outcome.value == "2026-03-01"

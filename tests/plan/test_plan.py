@@ -1,10 +1,11 @@
 """`plan` as a pure function: what is due, what waits, what is blocked, in every state of the cells around it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
-from cell_engine.plan import Asked, Cell, Current, Plan, Row, fingerprint, plan
+from cell_engine.plan import Asked, Cell, Current, Due, Plan, Row, fingerprint, plan
 from cell_engine.specs.compile import compile_text
 from cell_engine.specs.version import Version
 from tests.engine import sheet
@@ -33,14 +34,36 @@ def test_R10_a_number_has_one_fingerprint_before_and_after_it_was_stored(before:
     assert fingerprint(column, [("value", before)]) == fingerprint(column, [("value", after)])
 
 
-def test_what_reads_a_column_at_rest_rests_also_where_only_the_latest_answers_are_planned_on_from() -> None:
+@pytest.mark.parametrize(
+    ("first", "shown"),
+    [(Cell(ai_value="B"), "b e c d"), (Cell(ai_value="B", error_class="proposed", held={}), "b e")],
+)
+def test_what_reads_an_answer_that_comes_at_once_is_planned_with_it(first: Cell, shown: str) -> None:
     shape = version("a", "b: a", "c: b", "e: a", "d: c? e")
-    proposed = Cell(ai_value="B", fingerprint=b"now", error_class="proposed", held={})
-    row = Row({1: "x"}, cells={2: proposed})
-    row.cells[2].fingerprint = next(one.fingerprint for one in plan(Row({1: "x"}), shape, {}).due if one.column.id == 2)
-    assert due(shape, row) == "e"
-    row.cells[4] = Cell(ai_value="E", fingerprint=plan(row, shape, {}).due[0].fingerprint)
-    assert plan(row, shape, {}, among=shape.readers_of([4])) == plan(row, shape, {}) == Plan()
+    row = Row({1: "x"})
+    asked: list[str] = []
+
+    def answer(one: Due) -> bool:
+        asked.append(one.column.name)
+        cell = first if one.column.name == "b" else Cell(ai_value=one.column.name.upper())
+        row.cells[one.column.id] = replace(cell, fingerprint=one.fingerprint)
+        return True
+
+    assert plan(row, shape, {}, answer=answer) == Plan()
+    assert asked == shown.split()
+    assert row.cells[shape.by_name["e"].id].ai_value == "E"
+    assert plan(row, shape, {}) == Plan()
+
+
+def test_what_reads_a_call_that_is_not_answered_at_once_waits_for_it() -> None:
+    shape = version("a", "b: a", "c: b", "e: a", "d: c? e")
+    asked: list[str] = []
+
+    def answer(one: Due) -> bool:
+        asked.append(one.column.name)
+        return False
+
+    assert [one.column.name for one in plan(Row({1: "x"}), shape, {}, answer=answer).due] == asked == ["b", "e"]
 
 
 def test_a_blocked_cell_whose_input_has_moved_and_shows_the_same_is_current_again() -> None:

@@ -16,7 +16,7 @@ from cell_engine.store.cache import Ask, Told, ask
 from cell_engine.store.claims import NO_BOUNDS, WAKE_LIMIT, Claimed, Reading, RowKey, Token, register, reread
 from cell_engine.store.database import Connection, run
 from cell_engine.store.results import Ending, Flushed, Release, Result, flush, owes
-from cell_engine.store.slots import give_back, give_out
+from cell_engine.store.slots import give_out
 from cell_engine.worker.outcomes import cell_after
 
 
@@ -46,11 +46,9 @@ class Worker:
     def quota(self, slots: int) -> list[Any]:
         """The first part of `claims.claim`: slots by lane, and no rows yet."""
         freed, self.freed = self.freed, Counter()
+        run(self.claiming, "wake_delayed", limit=WAKE_LIMIT)
         with self.claiming.transaction():
-            give_back(self.claiming, self.id, freed)
-            run(self.claiming, "wake_delayed", limit=WAKE_LIMIT)
-        with self.claiming.transaction():
-            return give_out(self.claiming, self.id, self.job_types, slots, slots, NO_BOUNDS, None)
+            return give_out(self.claiming, self.id, self.job_types, slots, slots, freed, NO_BOUNDS, None)
 
     def visits(self, claimed: Claimed) -> "list[Visit]":
         return [Visit(self, reading) for reading in claimed.visits]

@@ -98,5 +98,5 @@ def _judge(connection: Connection, made: Made, rows: int) -> tuple[Counter[str],
 def _expected(made: Made, row_id: int) -> Any:
     column = made.version.by_name["b"]
     inputs = {made.id("a"): f"The number of this row is {row_id - 1}."}
-    call = Call(column, inputs, made.version.keys, made.collection.full_name, row_id, "", 1.0)
+    call = Call(column, inputs, made.version.keys, made.collection.full_name, row_id, (), 1.0)
     return json.loads(complete(llm_request.body(call, llm_request.messages(call))).content)["value"]

@@ -169,26 +169,38 @@ async def test_a_call_that_takes_time_starts_when_what_it_reads_is_stored() -> N
 async def test_what_answers_at_once_does_not_wait_for_a_call_that_takes_time() -> None:
     host = Host((9, [1]), (2, [1]))
     visit = host.visit()
-    visit.slots = 2
-    host.entries.clear()
     assert list(visit.calling) == [9]
-    visit.advance()
     (entry,) = host.entries
     assert [result.column_id for result in entry.results] == [2]
     assert entry.release is None
     await visit.give_up("hand_back")
 
 
-async def test_a_failure_that_will_be_tried_again_is_stored_before_the_row_rests() -> None:
+async def test_a_failure_that_will_be_tried_again_is_stored_as_the_row_goes_to_rest() -> None:
     host = Host((2, [1]), (3, [2]))
     host.kind.outcome = lambda _: Failure("transient", "away")
+    host.visit()
+    (entry,) = host.entries
+    assert host.kind.calls == [2]
+    assert [(result.column_id, result.retry, result.leaving) for result in entry.results] == [(2, True, False)]
+    assert entry.release is not None
+    assert (entry.release.ending, entry.release.answered) == ("delay", ())
+
+
+async def test_what_is_found_beside_an_answer_is_stored_with_it_unless_it_reads_it() -> None:
+    # 3 reads what has just failed, 4 reads 3: the numbers that they are stored with are those of what is stored first.
+    host = Host((2, [1]), (3, [2]), (4, [3]), (5, [6]), (6, []))
+    host.kind.outcome = lambda _: Failure("bad_input", "no")
     visit = host.visit()
     (entry,) = host.entries
-    assert [(result.column_id, result.retry, result.leaving) for result in entry.results] == [(2, True, False)]
-    host.stored(visit, 0)
+    assert [(one.column_id, one.error_class) for one in entry.results] == [(2, "bad_input"), (5, "blocked")]
+    assert entry.release is None
+    host.stored(visit, 100, 101)
     (entry,) = host.entries
-    assert entry.release is not None
-    assert entry.release.ending == "delay"
+    assert [(one.column_id, one.error_class, one.read_change) for one in entry.results] == [
+        (3, "blocked", 100),
+        (4, "blocked", 3),
+    ]
 
 
 async def test_a_kind_that_raises_is_one_cells_error() -> None:

@@ -128,7 +128,7 @@ def test_deaths_are_counted_by_row_and_one_that_is_there_at_each_comes_back_ever
 def call_of(made: Made, a: str, deadline: float = 20.0) -> Call:
     column = made.version.by_name["risky"]
     (due, _) = plan(Row({made.id("a"): a}), made.version, {}).due
-    return Call(column, due.inputs, {made.id("a"): "a"}, "test/deadly", 1, "key", deadline)
+    return Call(column, due.inputs, {made.id("a"): "a"}, "test/deadly", 1, ("key",), deadline)
 
 
 def test_a_call_apart_answers_as_it_would_here(
