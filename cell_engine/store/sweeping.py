@@ -94,35 +94,29 @@ def _walk(
             )
             swept.dispatches += [each.owner for each in displaced]
     queued = [key for key, state in met.items() if state == "queued"]
-    starting = [one for one in walked if one.fresh]
+    fresh = {one.sweep_id: one.fresh for one in walked}
     served: set[int] = set()
-    if starting or queued:
-        begun = run(
-            connection,
-            "sweep_start",
-            worker_id=worker_id,
-            claim=claim,
-            sweeps=numbers([one.sweep_id for one in starting]),
-            rows=texts([numbers([row.row_id for row in one.fresh]) for one in starting]),
-            queued_collections=numbers([collection_id for collection_id, _ in queued]),
-            queued_rows=numbers([row_id for _, row_id in queued]),
-        )
-        fresh = {one.sweep_id: one.fresh for one in starting}
-        for one in begun:
-            served.add(one.collection_id)
-            if one.sweep_id is None:
-                swept.taken.append((one.collection_id, one.row_id))
-            else:
-                swept.begun.append((one, fresh[one.sweep_id]))
-    advanced = run(
+    for one in run(
         connection,
-        "sweep_advance",
+        "sweep_take",
+        worker_id=worker_id,
+        claim=claim,
         sweeps=numbers([one.sweep_id for one in walked]),
         cursors=numbers([one.cursor for one in walked]),
-        taken=texts([numbers([*(row.row_id for row in one.fresh), *one.raised]) for one in walked]),
+        fresh=texts([numbers([row.row_id for row in one.fresh]) for one in walked]),
+        raised=texts([numbers(one.raised) for one in walked]),
         missed=texts([numbers(one.missed) for one in walked]),
-    )
-    swept.dispatches += [one.dispatch_id for one in advanced if one.closed]
+        queued_collections=numbers([collection_id for collection_id, _ in queued]),
+        queued_rows=numbers([row_id for _, row_id in queued]),
+    ).fetchall():
+        if one.closed:
+            swept.dispatches.append(one.dispatch_id)
+            continue
+        served.add(one.collection_id)
+        if one.sweep_id is None:
+            swept.taken.append((one.collection_id, one.row_id))
+        else:
+            swept.begun.append((one, fresh[one.sweep_id]))
     return served
 
 

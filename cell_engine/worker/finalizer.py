@@ -26,7 +26,7 @@ FLUSH_ENTRIES = 500
 """For more than so many no batch waits. It takes up to twice as many, or what has come meanwhile would be a small batch
 of its own, which costs a commit as well."""
 
-FLUSH_SECONDS = 0.01
+FLUSH_SECONDS = 0.02
 _WAITING = "answers wait"
 
 log = get_logger(__name__)

@@ -92,12 +92,10 @@ class Big:
                 "collections": [self.collection], "job_types": ["llm"], "slots": [BATCH], "afters": [0],
                 "window": BATCH,
             },
-            "sweep_start": {
-                "worker_id": self.worker, "claim": 9, "sweeps": [self.sweep], "rows": [numbers(free)],
+            "sweep_take": {
+                "worker_id": self.worker, "claim": 9, "sweeps": [self.sweep], "cursors": [ROWS],
+                "fresh": [numbers(free)], "raised": [numbers(())], "missed": [numbers(rows)],
                 "queued_collections": [self.collection] * BATCH, "queued_rows": [*range(1, BATCH + 1)],
-            },
-            "sweep_advance": {
-                "sweeps": [self.sweep], "cursors": [ROWS], "taken": [numbers(free)], "missed": [numbers(rows)],
             },
             "lock_rows": keys,
             "lock_work": keys,
@@ -163,7 +161,7 @@ class Big:
 # What searches work by its worker goes first: the others leave dead entries in that index, being rolled back.
 STATEMENTS = [
     "reclaim_work", "claim_lanes", "claim_rooms", "claim_queued", "sweep_windows", "sweep_windows: windowed",
-    "sweep_start", "sweep_advance", "lock_rows", "lock_work", "lock_work_skip", "visits_lock", "read_visits",
+    "sweep_take", "lock_rows", "lock_work", "lock_work_skip", "visits_lock", "read_visits",
     "finalize_cells", "release", "demand_raise",
     "demand_queue", "dispatch_progress", "end_dispatches", "page_cells", "page_inputs", "wake_delayed", "work_cancel",
     "work_park", "work_of_dispatch", "visits_dirty", "flush_begin", "flush_found", "read_cells",
