@@ -6,7 +6,8 @@
 -- fresh) and `cached` where it was another cell's, whose answer this one takes: that counts as an answer, and is booked
 -- as saved instead of made; `demanded` is then the signal of the call that brought it; `retry` is a failure that will be
 -- tried again and leaves the cell alone; `leaving` rows are released in this same transaction, which spares a write of
--- their work; `reads` are earlier results of the batch that it has read, as how many places they are before it. `leaves` is,
+-- their work; `back` is the earlier result of the batch that it has read, as how many places it is before it, and `backs`
+-- where it has read several. A value comes as its `string` or as `json`. `leaves` is,
 -- with the last result of a visit that has nothing left to do and met all that was asked for, how often demand had come
 -- when it planned: its row's work goes here, unless more has come since (R6). (By `release`, as others do, it cost a
 -- look-up and 6 µs a row more.) Models, tokens and costs come as empty arrays where no call of the batch had a model; a
@@ -14,19 +15,24 @@
 -- `state`: 'proposed' is an answer that is held for review, unless it is the one that is shown; 'waiting' is what a plan
 -- found without a call, that a cell asked for by name has an input on its way.
 with item as (
-    select * from unnest(
+    select collection_id, row_id, claim, column_id, signal, call, coalesce(cached, false) as cached,
+        coalesce(retry, false) as retry, leaving, dispatch_id, batch_id, read_change, coalesce(demanded, 0) as demanded,
+        version, leaves, back, number, error_class, model, state, backs, tokens_in, tokens_out, tokens_cached,
+        tokens_reasoning, cost, seconds, error, fingerprint, coalesce(to_jsonb(string), json) as value, details
+    from unnest(
         %(collections)s::int[], %(rows)s::bigint[], %(claims)s::bigint[], %(columns)s::smallint[],
         %(signals)s::bigint[], %(calls)s::boolean[], %(cached)s::boolean[], %(retries)s::boolean[],
         %(leavings)s::boolean[], %(dispatches)s::bigint[], %(batches)s::int[], %(read_changes)s::bigint[],
-        %(demanded)s::bigint[], %(versions)s::int[], %(leaves)s::int[], %(error_classes)s::text[], %(models)s::text[],
-        %(states)s::text[], %(reads)s::text[], %(tokens_in)s::bigint[], %(tokens_out)s::bigint[],
+        %(demanded)s::bigint[], %(versions)s::int[], %(leaves)s::int[], %(back)s::int[], %(error_classes)s::text[],
+        %(models)s::text[], %(states)s::text[], %(backs)s::text[], %(tokens_in)s::bigint[], %(tokens_out)s::bigint[],
         %(tokens_cached)s::bigint[], %(tokens_reasoning)s::bigint[], %(costs)s::bigint[], %(seconds)s::real[],
-        %(errors)s::text[], %(fingerprints)s::bytea[], %(values)s::jsonb[], %(details)s::jsonb[]
+        %(errors)s::text[], %(fingerprints)s::bytea[], %(strings)s::text[], %(jsons)s::jsonb[], %(details)s::jsonb[]
     ) with ordinality as i (
         collection_id, row_id, claim, column_id, signal, call, cached, retry, leaving, dispatch_id, batch_id, read_change,
-        demanded, version, leaves, error_class, model, state, reads, tokens_in, tokens_out, tokens_cached,
-        tokens_reasoning, cost, seconds, error, fingerprint, value, details, number
+        demanded, version, leaves, back, error_class, model, state, backs, tokens_in, tokens_out, tokens_cached,
+        tokens_reasoning, cost, seconds, error, fingerprint, string, json, details, number
     )
+    offset 0  -- made once, not wherever it is used
 ),
 judged as materialized (
     -- What filters look at comes first, and what is long last: each of what follows takes a tuple apart up to the last of
@@ -108,9 +114,10 @@ made as (
         model, computed_at, error_class, error, tokens_in, tokens_out, cost, details, held)
     select collection_id, row_id, column_id, value, fingerprint, called, forced,
         change,
-        case when reads is null then read_change
-             else greatest(read_change, (select max((select changes from moved)[number - back])
-                                         from unnest(reads::int[]) as back)) end,
+        case when back is not null then greatest(read_change, (select changes from moved)[number - back])
+             when backs is null then read_change
+             else greatest(read_change, (select max((select changes from moved)[number - each])
+                                         from unnest(backs::int[]) as each)) end,
         version, model, clock_timestamp(),
         case when is_held then 'proposed' else error_class end, case when is_held then 'waits for review' else error end,
         case when model is not null then tokens_in end, case when model is not null then tokens_out end,
@@ -128,9 +135,12 @@ changed as (
         called = greatest(cell.called, judged.called),
         demanded = case when judged.call then 0 else greatest(cell.demanded, judged.forced) end,
         change = judged.change,
-        read_change = case when judged.reads is null then judged.read_change
-             else greatest(judged.read_change, (select max((select changes from moved)[judged.number - back])
-                                                from unnest(judged.reads::int[]) as back)) end,
+        read_change = case
+             when judged.back is not null
+             then greatest(judged.read_change, (select changes from moved)[judged.number - judged.back])
+             when judged.backs is null then judged.read_change
+             else greatest(judged.read_change, (select max((select changes from moved)[judged.number - each])
+                                                from unnest(judged.backs::int[]) as each)) end,
         version = judged.version,
         model = judged.model,
         computed_at = clock_timestamp(),
