@@ -220,8 +220,11 @@ class Worker:
             self._freed.set()
 
     def _has_room(self) -> bool:
-        # A claim costs much the same whatever it brings: while a full batch waits to be stored, let it bring more.
-        return self._room() >= self._slots * (0.1 if self._leaving < self._slots / 2 else 0.5)
+        # A claim costs much the same whatever it brings: where hardly anything waits for calls, or a full batch to be
+        # stored, more slots come free within milliseconds, and it brings more.
+        calling = len(self._visits) - self._leaving - len(self._ready)
+        soon = calling < self._slots / 10 or self._leaving >= self._slots / 2
+        return self._room() >= self._slots * (0.5 if soon else 0.1)
 
     def _room(self) -> int:
         """Slots for visits to come. One that only waits for its release to be stored makes no call any more, and the
