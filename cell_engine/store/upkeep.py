@@ -59,9 +59,11 @@ def vacuum_work(connection: Connection) -> bool:
     state = run(connection, "work_state").fetchone()
     if state is None:
         return False
-    if state.live >= LIVE_TUPLES and state.dead >= DEAD_TUPLES:
-        run(connection, "work_vacuum")
-        return True
+    if state.dead >= DEAD_TUPLES:
+        found = run(connection, "work_live", limit=LIVE_TUPLES).fetchone()
+        if found is not None and found.live >= LIVE_TUPLES:
+            run(connection, "work_vacuum")
+            return True
     if state.dead < DEAD_TUPLES and state.taken_for != 0:
         return False
     try:

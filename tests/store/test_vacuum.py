@@ -36,6 +36,20 @@ def test_work_is_vacuumed_while_it_is_in_use(connection: Connection, made: Made)
     assert connection.execute("select count(*) from autofill.work").fetchone() == (10,)
 
 
+def test_work_is_vacuumed_in_use_whatever_the_statistics_say_of_what_is_live(
+    connection: Connection, made: Made
+) -> None:
+    # Who claims may report what it has made a second after who stores has reported that it is gone.
+    claimer = Claimer(connection)
+    for visit in claimer.claim(ROWS):
+        claimer.visit(visit)
+    eventually(connection, DEAD)
+    connection.execute("set track_counts = off")
+    assert len(claimer.claim(10)) == 10
+    assert connection.execute(LIVE, [5]).fetchone() == (False,)
+    assert vacuum_work(connection)
+
+
 def test_work_at_rest_is_emptied_and_not_taken_for_empty(connection: Connection, made: Made, opened: Opened) -> None:
     Claimer(connection).work_off()
     eventually(connection, DEAD)
