@@ -224,7 +224,7 @@ class Worker:
         # stored, more slots come free within milliseconds, and it brings more.
         calling = len(self._visits) - self._leaving - len(self._ready)
         soon = calling < self._slots / 10 or self._leaving >= self._slots / 2
-        return self._room() >= self._slots * (0.5 if soon else 0.1)
+        return self._room() >= self._slots * (0.75 if soon else 0.1)
 
     def _room(self) -> int:
         """Slots for visits to come. One that only waits for its release to be stored makes no call any more, and the
