@@ -60,7 +60,7 @@ def statement(name: str) -> bytes:
 
 
 @cache
-def _numbered(name: str) -> tuple[bytes, list[str]]:
+def numbered(name: str) -> tuple[bytes, list[str]]:
     """A statement with numbered parameters, as the server takes it, and their names in that order. Where the text is
     long, the driver would look for them in each call anew."""
     text = statement(name).decode()
@@ -75,6 +75,6 @@ _PARAMETER = re.compile(r"%\((\w+)\)s")
 
 def run(connection: Connection, name: str, /, **parameters: Any) -> Cursor:
     """Execute one statement file. Raises KeyError for a parameter that is missing."""
-    text, names = _numbered(name)
+    text, names = numbered(name)
     cursor = psycopg.RawCursor(connection, row_factory=connection.row_factory)
     return cursor.execute(text, [parameters[one] for one in names] if names else None)

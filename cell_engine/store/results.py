@@ -199,7 +199,7 @@ def end_dispatches(connection: Connection, dispatches: Sequence[int]) -> list[in
 
 def _divide(results: Sequence[Result], releases: Sequence[Release]) -> tuple[dict[int, int], list[int]]:
     """The releases, by their places, that go with the last result of their visit (by its place), and the others."""
-    # One worker's, so that the claim's number stands for the token, whose hash takes ten times as long.
+    # One worker's, so that the claim's number stands for the token: with all of it, hashing takes twice as long.
     last = {(one.key, one.token.claim): place for place, one in enumerate(results) if one.leaving} if releases else {}
     leaving: dict[int, int] = {}
     others: list[int] = []

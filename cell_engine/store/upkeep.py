@@ -60,17 +60,15 @@ def vacuum_work(connection: Connection) -> bool:
     if state is None:
         return False
     if state.dead >= DEAD_TUPLES:
-        found = run(connection, "work_live", limit=LIVE_TUPLES).fetchone()
-        if found is not None and found.live >= LIVE_TUPLES:
+        if _live(connection, LIVE_TUPLES) == LIVE_TUPLES:
             run(connection, "work_vacuum")
             return True
-    if state.dead < DEAD_TUPLES and state.taken_for != 0:
+    elif state.taken_for != 0:
         return False
     try:
         with connection.transaction():
             run(connection, "work_lock")
-            found = run(connection, "work_any").fetchone()
-            if found is None or found.is_there:
+            if _live(connection, 1):
                 return False
             run(connection, "work_truncate")
             return True
@@ -105,6 +103,13 @@ def is_alone(connection: Connection, name: str) -> bool:
     """Whether nobody else is at `name`; if so, this transaction is, until it ends."""
     found = run(connection, "janitor_lock", name=name).fetchone()
     return found is not None and bool(found.alone)
+
+
+def _live(connection: Connection, limit: int) -> int:
+    """How many rows `work` has; counts no further than `limit`."""
+    found = run(connection, "work_live", limit=limit).fetchone()
+    assert found is not None
+    return int(found.live)
 
 
 def _reclaim(connection: Connection) -> int:

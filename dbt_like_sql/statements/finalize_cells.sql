@@ -7,11 +7,11 @@
 -- as saved instead of made; `demanded` is then the signal of the call that brought it; `retry` is a failure that will be
 -- tried again and leaves the cell alone; `leaving` rows are released in this same transaction, which spares a write of
 -- their work; `back` is the earlier result of the batch that it has read, as how many places it is before it, and `backs`
--- where it has read several. A value comes as its `string` or as `json`. `leaves` is,
--- with the last result of a visit that has nothing left to do and met all that was asked for, how often demand had come
--- when it planned: its row's work goes here, unless more has come since (R6). (By `release`, as others do, it cost a
--- look-up and 6 µs a row more.) Models, tokens and costs come as empty arrays where no call of the batch had a model; a
--- cost of null is not known, and where `cached` it is what the call that was spared had cost.
+-- where it has read several. A value comes as its `string` or as `json`. `leaves` is, with the last result of a visit that
+-- has nothing left to do and met all that was asked for, how often demand had come when it planned: its row's work goes
+-- here, unless more has come since (R6). (By `release`, as others do, it cost a look-up and 6 µs a row more.) Models, tokens
+-- and costs come as empty arrays where no call of the batch had a model; a cost of null is not known, and where `cached` it
+-- is what the call that was spared had cost.
 -- `state`: 'proposed' is an answer that is held for review, unless it is the one that is shown; 'waiting' is what a plan
 -- found without a call, that a cell asked for by name has an input on its way.
 with item as (
@@ -90,7 +90,7 @@ judged as materialized (
               and cell.column_id = item.column_id
             offset 0
         ) as cell on true
-        -- taken apart once: written where they are used, these took 2 of 24 µs
+        -- taken apart once, and not wherever one of them is used
         cross join lateral (
             select (work.of_column ->> 0)::bigint as signal, (work.of_column ->> 1)::bigint as forced,
                 (work.of_column ->> 2)::bigint as dispatch_id

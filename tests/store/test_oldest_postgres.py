@@ -5,7 +5,6 @@ It is the system's: where there is none these are skipped. `.ci/run` installs it
 """
 
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from cell_engine.embedded import ensure, server, stop
 from cell_engine.embedded.binaries import OLDEST_MAJOR, find_binaries
 from cell_engine.errors import AutofillError
 from cell_engine.store.changes import edit
-from cell_engine.store.database import SQL, connect
+from cell_engine.store.database import SQL, connect, numbered
 from cell_engine.store.figures import lanes_and_spend
 from cell_engine.store.migrating import migrate
 from cell_engine.store.models import broken_rules
@@ -56,10 +55,7 @@ def unprepared(connection: psycopg.Connection[object]) -> dict[str, str]:
     parameters it has to guess the types, and of a few it cannot."""
     refused = {}
     for path in (SQL / "statements").glob("*.sql"):
-        text = path.read_text()
-        for number, name in enumerate(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)), 1):
-            text = text.replace(f"%({name})s", f"${number}")
-        prepared = connection.pgconn.prepare(b"", text.replace("%%", "%").encode())
+        prepared = connection.pgconn.prepare(b"", numbered(path.stem)[0])
         if prepared.status != psycopg.pq.ExecStatus.COMMAND_OK:
             refused[path.stem] = prepared.error_message.decode()
     return refused

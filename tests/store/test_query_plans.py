@@ -24,7 +24,7 @@ from cell_engine.specs.compile import compile_text
 from cell_engine.store.applying import apply
 from cell_engine.store.arrays import numbers
 from cell_engine.store.claims import register
-from cell_engine.store.database import Connection, connect, statement
+from cell_engine.store.database import Connection, connect, numbered
 from tests.conftest import TEMPLATE
 from tests.engine import sheet
 
@@ -306,16 +306,13 @@ def _filled(connection: Connection) -> Big:
 
 def _explained(connection: Connection, name: str, parameters: Mapping[str, Any], mode: str) -> dict[str, Any]:
     """The plan of the statement as it ran; what it wrote is rolled back."""
-    names = list(parameters)
-    text = re.sub(
-        r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", statement(name.partition(":")[0]).decode()
-    )
+    text, names = numbered(name.partition(":")[0])
     prepared = sql.Identifier(f"guarded_{next(_numbers)}")
-    values = sql.SQL(", ").join(map(sql.Literal, parameters.values()))
+    values = sql.SQL(", ").join(map(sql.Literal, [parameters[one] for one in names]))
     execute = sql.SQL("execute {} ({})").format(prepared, values)
     with connection.transaction(force_rollback=True):
         connection.execute("set local jit = off")
-        connection.execute(sql.SQL("prepare {} as ").format(prepared).as_bytes() + text.replace("%%", "%").encode())
+        connection.execute(sql.SQL("prepare {} as ").format(prepared).as_bytes() + text)
         if mode == "settled":
             for _ in range(SETTLED):
                 connection.execute(sql.SQL("explain {}").format(execute))

@@ -1,1 +1,0 @@
-select exists (select from autofill.work) as is_there;
