@@ -248,8 +248,12 @@ def numbers(connection: Connection) -> list[tuple[int, int]]:
     ]
 
 
-def test_what_was_read_of_the_same_batch_has_the_number_it_was_stored_with(connection: Connection) -> None:
+@pytest.mark.parametrize("reads", [(1,), (1, 1)])  # one is sent otherwise than several
+def test_what_was_read_of_the_same_batch_has_the_number_it_was_stored_with(
+    connection: Connection, reads: tuple[int, ...]
+) -> None:
     _, claimer, results = chained(connection)
+    results[1].reads = reads
     flush(connection, claimer.id, results, [])
     (b, _), (c, read) = numbers(connection)
     assert 0 < b == read < c
